@@ -160,6 +160,13 @@ OTHERS = [  # defaults that no recipe uses; RM's rates on ImageNet at first
     (parts.MultiStep(), {"initial_lr": 0.05, "warm": 0.1, "milestones": (30, 60, 80, 90), "factor": 0.1}),
     (parts.Cosine(), {"initial_lr": 0.05, "warm": 0.1, "floor": 5e-4, "cycle": 1, "growth": 2}),
     (parts.Exponential(), EXPONENTIAL["Exponential"]),
+    (parts.AverageTeacher(), BALM_TEACHER | {"decay": 0.999}),
+    (parts.Clip(), {"norm": 10.0}),  # BiC and RM
+    (parts.Interfered(), {"count": 8, "candidates": 50}),
+    (parts.LeastUsed(), PUBLISHED["sar"]["rehearsal"]["LeastUsed"]),
+    (parts.Refit(), {"at": "query", "epochs": 256, "frozen_norm": False}),
+    (parts.Shuffled(), {"count": 16}),
+    (parts.Uniform(), {"count": 8}),  # half of i-Blurry's batch of 16
     (IBlurry(), {"tasks": 5, "disjoint": 50.0, "blur": 10.0, "mode": "strict"}),  # i-Blurry-50-10
     (SiBlurry(), {"tasks": 5, "disjoint": 50.0, "blur": 10.0}),
     (Gaussian(), {"sigma": 0.1, "periods": 1, "initial": 1.0}),  # SDP's periodic setting

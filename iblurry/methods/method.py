@@ -199,26 +199,19 @@ class Training:
 
     def attach(self, context: Context) -> Self:
         """The same with a working copy of every part."""
-        return self._with_each(lambda part: part.attach(context))
+        return dataclasses.replace(self, **self._of_each(lambda part: part.attach(context)))
 
     def released(self) -> Self:
         """Each part's own variant, as the authors' released program has it."""
-        return self._with_each(lambda part: part.released())
+        return dataclasses.replace(self, **self._of_each(lambda part: part.released()))
 
-    def _with_each(self, change: Callable[[Part], Part]) -> Self:
+    def _of_each(self, make: Callable[[Part], Any]) -> dict[str, Any]:
+        """Returns what is made of the part of each slot, or a list where the slot holds several."""
         values = {slot: getattr(self, slot) for slot in self.slots}
-        changes: dict[str, Any] = {
-            slot: tuple(map(change, value)) if isinstance(value, tuple) else change(value)
-            for slot, value in values.items()
-        }
-        return dataclasses.replace(self, **changes)
+        return {slot: [*map(make, v)] if isinstance(v, tuple) else make(v) for slot, v in values.items()}
 
     def to_json(self) -> dict[str, Any]:
-        parts = {
-            slot: [p.to_json() for p in v] if isinstance(v := getattr(self, slot), tuple) else v.to_json()
-            for slot in self.slots
-        }
-        return parts | {"optimizer": self.optimizer.to_json()}
+        return self._of_each(lambda part: part.to_json()) | {"optimizer": self.optimizer.to_json()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
@@ -230,8 +223,7 @@ class Training:
         for slot, kind in cls.slots.items():
             if slot in data:
                 value = data[slot]
-                made = [kind.from_json(v) for v in (value if isinstance(value, list) else [value])]
-                values[slot] = tuple(made) if isinstance(value, list) else made[0]
+                values[slot] = [*map(kind.from_json, value)] if isinstance(value, list) else kind.from_json(value)
         if "optimizer" in data:
             values["optimizer"] = Optimizer.from_json(data["optimizer"])
         return cls(**values)

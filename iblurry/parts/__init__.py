@@ -1,7 +1,6 @@
 """Parts: the components from which every method is put together, of six kinds."""
 
-from iblurry.parts.admission.admission import Admission, Discard, Everything, Reservoir, RingBuffer
-from iblurry.parts.admission.balanced import Balanced
+from iblurry.parts.admission.admission import Admission, Balanced, Discard, Everything, Reservoir, RingBuffer
 from iblurry.parts.admission.diverse import Diverse
 from iblurry.parts.admission.importance import Importance
 from iblurry.parts.gradient.gradient import Clip, GradientRule, Project
@@ -18,9 +17,7 @@ from iblurry.parts.rehearsal.interfered import Interfered
 from iblurry.parts.rehearsal.least_used import LeastUsed
 from iblurry.parts.rehearsal.rehearsal import Nothing, Rehearsal, Shuffled, Uniform
 from iblurry.parts.schedule.adaptive import Adaptive
-from iblurry.parts.schedule.by_confidence import ByConfidence
-from iblurry.parts.schedule.by_epoch import Cosine, MultiStep
-from iblurry.parts.schedule.schedule import Constant, Exponential, Schedule
+from iblurry.parts.schedule.schedule import ByConfidence, Constant, Cosine, Exponential, MultiStep, Schedule
 from iblurry.parts.terms.adjusted import AdjustedCrossEntropy
 from iblurry.parts.terms.asymmetric import AsymmetricCrossEntropy
 from iblurry.parts.terms.distil import Distil

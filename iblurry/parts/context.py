@@ -104,66 +104,39 @@ class Shared(Protocol):
     def on_update(self) -> None: ...
 
 
-class SharedScalar:
-    """A number on the device that one part sets and others read; 0 at the start.
+class SharedTensor:
+    """A tensor that one part sets and others read; neither a class nor an update changes it by itself.
 
     Parameters
     ----------
-    device : torch.device
-        Where the network is.
+    name : str
+        What a checkpoint calls it.
+    start : Tensor
+        Its value at the start.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self.value = torch.zeros((), device=device)
+    def __init__(self, name: str, start: Tensor) -> None:
+        self.name, self.start, self.value = name, start, start.clone()
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {"value": self.value}
+        return {self.name: self.value}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.value.copy_(state["value"])
+        self.value.copy_(state[self.name])
 
     def reset(self) -> None:
-        self.value.zero_()
+        self.value.copy_(self.start)
 
     def on_rows_changed(self) -> None:
-        """Neither a new class nor a deleted one changes it."""
+        """A class was met or deleted."""
 
     def on_update(self) -> None:
-        """An update does not change it by itself."""
+        """An update was taken."""
 
 
-class LogitCorrection:
-    """A scale and a shift for each logit, as a readout fitted them at the last task end; (1, 0) until then.
-
-    Parameters
-    ----------
-    rows : int
-        Rows of the head.
-    device : torch.device
-        Where the network is.
-    """
-
-    def __init__(self, rows: int, device: torch.device) -> None:
-        self.pairs = torch.tensor([[1.0, 0.0]], device=device).repeat(rows, 1)  # (rows, 2)
-
-    def __call__(self, logits: Tensor) -> Tensor:
-        """scale * logit + shift, class by class."""
-        return logits * self.pairs[:, 0] + self.pairs[:, 1]
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {"pairs": self.pairs}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.pairs.copy_(state["pairs"])
-
-    def reset(self) -> None:
-        self.pairs.copy_(torch.tensor([1.0, 0.0]))
-
-    def on_rows_changed(self) -> None:
-        """A new class has its pair already, and a deleted one keeps it for the next."""
-
-    def on_update(self) -> None:
-        """It changes at task ends only."""
+def corrected(logits: Tensor, pairs: Tensor) -> Tensor:
+    """scale * logit + shift, class by class; `pairs` is (rows, 2)."""
+    return logits * pairs[:, 0] + pairs[:, 1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,16 +214,20 @@ class Context:
             name, AveragedNetwork, lambda: AveragedNetwork(self.network, decay=decay, warm_up=warm_up, fuse=fuse)
         )
 
-    def scalar(self, name: str) -> SharedScalar:
-        """The number of this name that parts share."""
-        return self._shared(name, SharedScalar, lambda: SharedScalar(self.device))
+    def scalar(self, name: str) -> SharedTensor:
+        """The number of this name that parts share; 0 at the start."""
+        return self._shared(name, SharedTensor, lambda: SharedTensor("value", torch.zeros((), device=self.device)))
 
     @property
-    def correction(self) -> LogitCorrection:
-        """What the readout does to logits since the last task end; a teacher's answers are corrected by it too."""
-        return self._shared(
-            "logit correction", LogitCorrection, lambda: LogitCorrection(self.network.rows, self.device)
-        )
+    def correction(self) -> SharedTensor:
+        """What the readout does to logits since the last task end, as `corrected` applies it, (rows, 2); a teacher's
+        answers are corrected by it too.
+        """
+        return self._shared("logit correction", SharedTensor, lambda: SharedTensor("pairs", self.no_correction()))
+
+    def no_correction(self) -> Tensor:
+        """Scale 1 and shift 0 for each row of the head, (rows, 2)."""
+        return torch.tensor([[1.0, 0.0]], device=self.device).repeat(self.network.rows, 1)
 
     def _shared(self, name: str, kind: type[S], make: Callable[[], S]) -> S:
         if name not in self.shared:

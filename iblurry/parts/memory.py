@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from iblurry.components.lazy_torch import Tensor, torch
 from iblurry.errors import InputError
@@ -124,15 +124,11 @@ class Memory:
             The clock when the earlier ones were measured.
         """
         known = ~((before < 0) | (losses < 0))  # NaN is a measured loss
-        return self.filled() & ~self.rewritten_since(mark) & known
+        return self.filled() & (self.written_at[:-1] <= mark) & known
 
     def members(self, label: int | Tensor) -> Tensor:
         """Which rows hold this label (of the device: shape (1,)), (capacity,) bool."""
         return self.labels[:-1] == label
-
-    def rewritten_since(self, mark: Tensor) -> Tensor:
-        """Which rows were written after the clock showed `mark`, (capacity,) bool."""
-        return self.written_at[:-1] > mark
 
     def column(
         self, name: str, *, fill: float = 0.0, dtype: torch.dtype | str = "float64", shape: Sequence[int] = ()
@@ -171,23 +167,9 @@ class Memory:
             "columns": dict(self._columns),
         }
 
-    def load_state_dict(self, state: dict[str, object]) -> None:
-        columns = state["columns"]
-        assert isinstance(columns, dict)
-        self.size, self.offered = _whole(state["size"]), _whole(state["offered"])
-        for name, values in (("images", self.images), ("labels", self.labels), ("written_at", self.written_at)):
-            values.copy_(_tensor(state[name]))
-        self.clock.copy_(_tensor(state["clock"]))
-        for name, values in columns.items():
-            saved = _tensor(values)
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.size, self.offered = state["size"], state["offered"]
+        for name in ("images", "labels", "written_at", "clock"):
+            getattr(self, name).copy_(state[name])
+        for name, saved in state["columns"].items():
             self.column(name, dtype=saved.dtype, shape=saved.shape[1:]).copy_(saved)
-
-
-def _whole(value: object) -> int:
-    assert isinstance(value, int)
-    return value
-
-
-def _tensor(value: object) -> Tensor:
-    assert isinstance(value, Tensor)
-    return value

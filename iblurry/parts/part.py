@@ -87,6 +87,7 @@ class Part(Component):
     needs_losses: ClassVar[bool] = False  # asks for the loss of every memory row after an update
     needs_augment_params: ClassVar[bool] = False  # asks for random crops and flips of its rows and the streamed samples
     stores: ClassVar[str] = ""  # what it keeps besides samples of the memory; may name its fields: "{share:.0%} of ..."
+    released_fields: ClassVar[dict[str, Any]] = {}  # what the authors' released program has otherwise than the paper
     context: Context = dataclasses.field(init=False, repr=False, compare=False)  # of a working copy
 
     # ------------------------------------------------------------------------------ hooks of every kind, all optional
@@ -159,9 +160,9 @@ class Part(Component):
     def on_class_closed(self, label: int, into: int | None) -> None:
         """A class was deleted, or merged into another; its head row is closed, and may be opened for a new class."""
 
-    def released(self) -> Part:
-        """The same part as the authors' released program has it, where that differs from the paper."""
-        return self
+    def released(self) -> Self:
+        """The same part as the authors' released program has it: with its `released_fields`, unless overridden."""
+        return dataclasses.replace(self, **self.released_fields)
 
     # ------------------------------------------------------------------------------ what follows needs no override
 

@@ -56,7 +56,7 @@ def test_it_answers_as_the_learner(name, tmp_path):
     assert model.about["method"] == name
     assert learner.context.spent.state_dict() == before
     if name == "bic":
-        assert not torch.equal(learner.method.readout.pairs, learner.method.readout.identity())
+        assert not torch.equal(learner.method.readout.pairs, learner.context.no_correction())
 
 
 def test_a_readout_of_ones_own(tmp_path):

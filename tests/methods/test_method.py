@@ -10,10 +10,10 @@ import pytest
 from iblurry.engine.optimizer import SGD
 from iblurry.errors import InputError
 from iblurry.experiment.settings import setting
-from iblurry.methods import METHODS, clib, er, gdumb, method
+from iblurry.methods import METHODS, clib, er, gdumb, method, ncm
 from iblurry.methods.method import Head, Method, Pace, Training
 from iblurry.methods.recipe import recipe
-from iblurry.parts import Adaptive, Elastic, Nothing, Refit, Uniform
+from iblurry.parts import Adaptive, Discard, Elastic, Importance, Nothing, Refit, Uniform
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ from iblurry.parts import Adaptive, Elastic, Nothing, Refit, Uniform
         (lambda: gdumb(refit=Training(rehearsal=Nothing())), "a refit learns nothing"),
         (lambda: gdumb(refit=Training(schedule=Adaptive())), "Adaptive at refit.schedule needs the stream"),
         (lambda: gdumb(refit=Training(terms=(Elastic(),))), "Elastic at refit.terms.0 needs the stream"),
-        (lambda: gdumb(readout=Refit(frozen_norm=True)), "a fresh network has no statistics"),
-        (lambda: gdumb(readout=Refit(at="dawn")), "'end'"),
-        (lambda: gdumb(readout=Refit(epochs=0)), "epochs=0"),
+        (lambda: clib(admission=Discard()), "Uniform reads memory rows"),
+        (lambda: gdumb(admission=Discard()), "Discard"),
+        (lambda: clib(admission=Importance(decrease="running"), pace=Pace(measure_rows=64)), "measure_rows=64"),
         (lambda: SGD(momentum=1.0), r"momentum=1\.0"),
         (lambda: SGD(momentum=0.0), "nesterov=False"),
         (lambda: Method.from_json({"optimizer": {"Sgd": {}}}), "Did you mean 'SGD'"),
@@ -50,6 +50,11 @@ from iblurry.parts import Adaptive, Elastic, Nothing, Refit, Uniform
 def test_illegal_methods_are_refused(make, words):
     with pytest.raises(InputError, match=words):
         make()
+
+
+def test_what_keeps_no_sample_may_learn_from_the_stream():
+    assert er(admission=Discard(), rehearsal=Nothing()).capacity(100) == 0
+    ncm().check_budget(1)
 
 
 def test_what_only_a_recipe_knows_of_the_released_program():
@@ -84,7 +89,7 @@ def test_later_fields_come_back(pace):
     }
 
 
-@pytest.mark.parametrize("before", ["", "import iblurry.methods", "import iblurry.learner.learner", "iblurry.er"])
+@pytest.mark.parametrize("before", ["import iblurry.learner.learner", "iblurry.er"])
 def test_the_methods_are_listed_by_the_package_s_own_name(before):
     """In a process of its own: `iblurry.methods` is a package, too, and what is imported first must not matter."""
     code = f"import iblurry\n{before}\nprint(*iblurry.methods()); from iblurry.methods import clib; print(clib().name)"

@@ -32,6 +32,7 @@ class Counting(Learner):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, recipe, updates", [("cifar10", er, 50_000), ("cifar10", clib, 50_000), ("cifar100", clib, 150_000)]
 )

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 from torch.nn import functional as F
 
 from iblurry.augment.pipeline import Augment
 from iblurry.learner.learner import Learner
-from iblurry.methods import Hyperparameters, clib, method
+from iblurry.methods import Hyperparameters, clib
 
 RNG = np.random.default_rng(2)
 
@@ -51,12 +50,3 @@ def test_training_sees_batch_statistics_and_queries_the_running_ones():
     assert not torch.equal(norm.running_mean, before)
     assert not norm.training  # the loss pass came after
     assert learner.context.network.training == norm.training
-
-
-def test_released_clib_gives_the_head_its_first_rate_after_a_new_class():
-    learner = trained(method("clib-released", Hyperparameters(batch=8)), samples=14)
-    body, head = learner.trainer.optimizer.param_groups
-    assert body["lr"] == head["lr"] == pytest.approx(2.85e-4)  # rounds 11 to 20 are a low phase
-    learner.observe(RNG.integers(0, 256, (1, 8, 8), dtype=np.uint8), 3)
-    assert (body["lr"], head["lr"]) == (pytest.approx(2.85e-4), 3e-4)
-    assert len(trained(clib(Hyperparameters(batch=8)), samples=1).trainer.optimizer.param_groups) == 1

@@ -6,7 +6,6 @@ import torch
 from torch.nn import functional as F
 
 from iblurry.engine.stacked import GroupedNetwork
-from iblurry.errors import InputError
 from iblurry.parts import Diverse
 from iblurry.parts.admission.diverse import in_proportion
 
@@ -69,8 +68,3 @@ def test_in_proportion():
     scores = torch.tensor([0.0, 2.0, 1.0, 0.0], dtype=torch.float64)
     rows = [int(in_proportion(scores, torch.tensor([u], dtype=torch.float64))[0]) for u in (0.01, 0.6, 0.7, 0.99)]
     assert rows == [1, 1, 2, 2]
-
-
-def test_bad_fields():
-    with pytest.raises(InputError, match="batches=0"):
-        Diverse(batches=0)

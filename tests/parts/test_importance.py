@@ -1,46 +1,51 @@
+"""CLIB's memory in both profiles: importance, ties, whole scenarios, and what its loss pass sees and leaves alone."""
+
 from __future__ import annotations
 
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
 
-from iblurry.errors import InputError
+from iblurry.augment.pipeline import Augment
 from iblurry.learner.learner import Learner
 from iblurry.methods import Hyperparameters, clib
-from iblurry.methods.method import Pace
-from iblurry.parts import Constant, Importance
+from iblurry.parts import Balanced, Constant, Importance
 from iblurry.parts.context import Context, Update
-from iblurry.parts.memory import Memory
 
 PROFILES = {"paper": "H_paper", "released": "H_official"}
 
 
-def filled(part, context, offer, size, start=None):
-    """The part with `size` rows of class 0, importance `start`."""
-    at_work = part.attach(context)
-    for i in range(size):
-        offer(at_work, 0, i)
-    if start is not None:
-        at_work.importance[:size] = torch.tensor(start, dtype=torch.float64)
-    return at_work
+@pytest.fixture
+def filled(make_context, offer):
+    """Makes a part with `size` rows of class 0."""
+
+    def make(part, size, capacity=None):
+        at_work = part.attach(make_context(capacity or size))
+        for i in range(size):
+            offer(at_work, 0, i)
+        return at_work
+
+    return make
+
+
+def start(part, *importance):
+    part.importance[: len(importance)] = torch.tensor(importance, dtype=torch.float64)
 
 
 def refresh(part, rows, losses):
-    losses = torch.nn.functional.pad(
-        torch.tensor(losses, dtype=torch.float64), (0, part.context.memory.capacity - len(losses))
-    )
-    part.on_update(Update(torch.tensor(rows), losses))
+    rest = part.context.memory.capacity - len(losses)
+    part.on_update(Update(torch.tensor(rows), F.pad(torch.tensor(losses, dtype=torch.float64), (0, rest))))
 
 
 @pytest.mark.parametrize("rule", PROFILES)
-def test_golden_trace(golden, make_context, offer, rule):
+def test_golden_trace(golden, filled, rule):
     case = golden["importance_no_replacement"]
-    part = filled(Importance(rule=rule, step=case["lam"]), make_context(6), offer, 6)
+    part = filled(Importance(rule=rule, step=case["lam"]), 6)
     refresh(part, [0], case["losses"][0])  # where the losses of row 0 become known
-    part.importance[:6] = torch.tensor(case["H0"], dtype=torch.float64)
+    start(part, *case["H0"])
     for rows, losses, expected in zip(
         case["batches"], case["losses"][1:], case[f"{PROFILES[rule]}_after_each"], strict=True
     ):
@@ -49,19 +54,19 @@ def test_golden_trace(golden, make_context, offer, rule):
 
 
 @pytest.mark.parametrize("rule", PROFILES)
-def test_the_first_refresh_leaves_importance_alone(golden, make_context, offer, rule):
+def test_the_first_refresh_leaves_importance_alone(golden, filled, rule):
     case = golden["importance_first_ever"]
-    part = filled(Importance(rule=rule), make_context(3), offer, 1)
+    part = filled(Importance(rule=rule), 1, 3)
     refresh(part, case["batch"], case["cur_loss"])
     assert part.importance[:1].tolist() == case["H_official"]
 
 
 @pytest.mark.parametrize("rule", PROFILES)
-def test_constant_loss(golden, make_context, offer, rule):
+def test_constant_loss(golden, filled, rule):
     case = golden["importance_constant_loss"]
-    part = filled(Importance(rule=rule), make_context(4), offer, 4)
+    part = filled(Importance(rule=rule), 4)
     refresh(part, [0], case["prev_loss"])
-    part.importance[:4] = torch.tensor(case["H0"], dtype=torch.float64)
+    start(part, *case["H0"])
     refresh(part, case["batch"], case["cur_loss"])
     np.testing.assert_allclose(part.importance[:4].numpy(), case[PROFILES[rule]], atol=1e-9)
 
@@ -69,10 +74,10 @@ def test_constant_loss(golden, make_context, offer, rule):
 @pytest.mark.parametrize(
     "rule, key", [("paper", "paper_multiplier"), ("released", "official_multiplier_of_batch_mean_when_loss_constant")]
 )
-def test_growth_of_the_batch_mean(golden, make_context, offer, rule, key):
+def test_growth_of_the_batch_mean(golden, filled, rule, key):
     case = golden["importance_growth_factor"]
     size = case["batch_size"]
-    part = filled(Importance(rule=rule, step=case["lam"]), make_context(size), offer, size)
+    part = filled(Importance(rule=rule, step=case["lam"]), size)
     refresh(part, [0], [1.0] * size)
     part.importance[:size] = torch.linspace(0.5, 2.5, size, dtype=torch.float64)
     before = part.importance[:size].mean()
@@ -80,14 +85,12 @@ def test_growth_of_the_batch_mean(golden, make_context, offer, rule, key):
     assert float(part.importance[:size].mean() / before) == pytest.approx(case[key], abs=1e-9)
 
 
-def test_rows_rewritten_since_the_last_measure_do_not_enter_the_decrease(make_context, offer):
-    part = filled(Importance(), make_context(4), offer, 4)
+def test_rows_rewritten_since_the_last_measure_do_not_enter_the_decrease(filled, offer):
+    part = filled(Importance(), 4)
     refresh(part, [0], [1.0, 2.0, 3.0, 4.0])
-    part.importance[:4] = torch.tensor([0.4, 0.1, 0.2, 0.3], dtype=torch.float64)
+    start(part, 0.4, 0.1, 0.2, 0.3)
     assert offer(part, 1) == 1  # class 0 is the fullest; row 1 matters least
-    assert float(part.importance[1]) == pytest.approx(
-        np.mean([0.4, 0.1, 0.2, 0.3])
-    )  # alone in its class: all rows' mean
+    assert float(part.importance[1]) == pytest.approx(0.25)  # alone in its class: the mean of all rows
     refresh(part, [1, 2], [0.5, 9.0, 2.0, 3.6])
     decrease = np.mean([0.5, 1.0, 0.4])  # row 1 is masked
     predicted = np.mean([0.25, 0.2])
@@ -95,19 +98,8 @@ def test_rows_rewritten_since_the_last_measure_do_not_enter_the_decrease(make_co
     np.testing.assert_allclose(part.importance[:4].numpy(), expected, atol=1e-12)
 
 
-def test_a_row_used_twice_moves_once_but_counts_twice_in_the_mean(make_context, offer):
-    part = filled(Importance(), make_context(3), offer, 3)
-    refresh(part, [0], [1.0, 1.0, 1.0])
-    part.importance[:3] = torch.tensor([0.3, 0.6, 0.9], dtype=torch.float64)
-    part.on_update(Update(torch.tensor([0, 1]), None))  # not measured: only noted
-    assert part.importance[:3].tolist() == [0.3, 0.6, 0.9]
-    refresh(part, [0], [0.5, 0.5, 0.5])
-    surprise = 0.5 - np.mean([0.3, 0.6, 0.3])
-    np.testing.assert_allclose(part.importance[:3], [0.3 + 0.1 * surprise, 0.6 + 0.1 * surprise, 0.9], atol=1e-12)
-
-
-def test_all_rows_rewritten_gives_no_decrease(make_context, offer):
-    part = filled(Importance(), make_context(1), offer, 1)
+def test_all_rows_rewritten_gives_no_decrease(filled, offer):
+    part = filled(Importance(), 1)
     refresh(part, [0], [1.0])
     offer(part, 1)
     refresh(part, [0], [0.2])
@@ -115,51 +107,93 @@ def test_all_rows_rewritten_gives_no_decrease(make_context, offer):
     assert float(part.importance[0]) == 0
 
 
-def test_a_whole_scenario_against_plain_python(make_context, offer):
-    """Fill, then replace, with a class that has no member: rows, labels and importance at each step."""
-    rng = np.random.default_rng(5)
-    capacity = 5
-    part = Importance().attach(make_context(capacity))
-    rows, importance, prev, lists = [None] * capacity, np.zeros(capacity), np.full(capacity, np.nan), {}
-    for n, label in enumerate([0, 0, 1, 0, 1, 2, 1, 1, 2, 3, 0, 0, 3, 2, 1, 0]):
+def moved(rule, importance, pending, decrease):
+    """By hand: distinct rows move once; the mean is over the list of rows with its repetitions."""
+    mean = np.mean([importance[i] for i in pending])
+    surprise = decrease - mean if rule == "paper" else decrease + mean / len(pending)
+    return [h + 0.1 * surprise if i in pending else h for i, h in enumerate(importance)]
+
+
+@pytest.mark.parametrize("rule", PROFILES)
+def test_rows_pending_several_times_move_once(rule, filled):
+    part = filled(Importance(rule=rule), 4)
+    refresh(part, [0], [1.0, 2.0, 3.0, 4.0])
+    before = [0.3, 0.6, 0.9, -0.2]
+    start(part, *before)
+    for rows in ([0, 1], [0, 3], [3, 0]):
+        part.on_update(Update(torch.tensor(rows), None))
+    assert part.importance[:4].tolist() == before  # nothing is measured yet
+    refresh(part, [0, 1], [0.9, 1.7, 3.1, 3.2])
+    expected = moved(rule, before, [0, 1, 0, 3, 3, 0, 0, 1], np.mean([0.1, 0.3, -0.1, 0.8]))
+    np.testing.assert_allclose(part.importance[:4], expected, atol=1e-9)
+    assert float(part.importance[2]) == before[2]
+    refresh(part, [2], [0.9, 1.7, 3.1, 3.2])  # what was pending is forgotten
+    np.testing.assert_allclose(part.importance[:4], moved(rule, expected, [2], 0.0), atol=1e-9)
+
+
+@pytest.mark.parametrize("rule", PROFILES)
+def test_a_whole_scenario_against_plain_lists(rule, make_context, offer):
+    """Slots, labels and importance after each of 60 samples; two of the five classes come when the memory is full."""
+    rng, capacity = np.random.default_rng(11), 6
+    part = Importance(rule=rule).attach(make_context(capacity, rows=5))
+    labels, held, H, previous = [], {c: [] for c in range(5)}, [], {}  # held: slots of a class, oldest first
+    stream = [0, 0, 1, 0, 2, 1, 3, 0, 4, 4, 1, *rng.integers(0, 5, 49).tolist()]
+    for n, label in enumerate(stream):
         if n < capacity:
-            slot = n
-            others = lists.get(label, [])
-            start = importance[others].mean() if others else 0.0
+            slot, others = n, held[label]
+            labels.append(label)
+            H.append(np.mean([H[i] for i in others]) if others else 0.0)
         else:
-            freq = [len(lists.get(c, [])) + (c == label) if lists.get(c) else 0 for c in range(4)]
-            victim = int(np.argmax(freq))
-            slot = min(lists[victim], key=lambda i: importance[i])  # the first of the list on a tie
-            others = [i for i in lists.get(label, []) if i != slot]
-            start = importance[others].mean() if others else importance.mean()
-            lists[victim].remove(slot)
-        lists.setdefault(label, []).append(slot)
-        rows[slot], importance[slot], prev[slot] = label, start, np.nan
+            counts = [(len(held[c]) + (c == label)) * (len(held[c]) > 0) for c in range(5)]
+            victim = counts.index(max(counts))  # the earliest class of equals
+            slot = min(held[victim], key=lambda i: H[i])  # the first in the list of equals
+            held[victim].remove(slot)
+            others = held[label]
+            H[slot] = np.mean([H[i] for i in others] if others else H)  # a lone member: of all, the leaver too
+            labels[slot] = label
+        held[label].append(slot)
+        previous.pop(slot, None)
         assert offer(part, label, n) == slot
-        size = min(n + 1, capacity)
-        batch = rng.choice(size, min(2, size), replace=False)
-        losses = rng.random(size)
-        same = [i for i in range(size) if not np.isnan(prev[i])]
-        decrease = np.mean([prev[i] - losses[i] for i in same]) if same else 0.0
-        importance[batch] += 0.1 * (decrease - importance[batch].mean())
-        prev[:size] = losses
-        refresh(part, batch.tolist(), losses.tolist())
-        np.testing.assert_allclose(part.importance[:-1].numpy(), importance, atol=1e-12)
-        assert part.context.memory.labels[:size].tolist() == rows[:size]
+        assert part.context.memory.labels[: len(labels)].tolist() == labels
+        np.testing.assert_allclose(part.importance[: len(H)], H, atol=1e-9)
+
+        rows = rng.choice(len(H), min(3, len(H)), replace=False).tolist()
+        losses = rng.random(len(H)).round(1).tolist()
+        same = [previous[i] - losses[i] for i in previous]
+        H = moved(rule, H, rows, np.mean(same) if same else 0.0)
+        previous = dict(enumerate(losses))
+        refresh(part, rows, losses)
+        np.testing.assert_allclose(part.importance[: len(H)], H, atol=1e-9)
 
 
-def test_the_longest_held_leaves_on_a_tie(make_context, offer):
-    part = filled(Importance(), make_context(3), offer, 3)
-    assert [offer(part, 0, 10 + i) for i in range(4)] == [0, 1, 2, 0]  # all 0: the oldest each time
+@pytest.mark.parametrize("part", [Importance(), Importance(rule="released"), Balanced()])
+def test_of_equally_full_classes_the_one_met_first_gives_way(part, make_context, offer):
+    at_work = part.attach(make_context(6))
+    for i, label in enumerate([2, 1, 0, 1, 2, 0]):  # head rows are numbered as classes are met
+        offer(at_work, label, i)
+    assert offer(at_work, 3, 9) in (2, 5)
+    assert offer(at_work, 2, 9) in (0, 4)  # 2 counts three with the newcomer
 
 
-def test_running_mean_of_algorithm_2(golden, make_context, offer, monkeypatch):
+def test_among_equals_the_first_of_the_class_leaves_and_a_slot_used_again_is_the_last(make_context, offer):
+    part = Importance().attach(make_context(4))
+    for i, label in enumerate([0, 1, 0, 0]):
+        offer(part, label, i)
+    start(part, 0.5, 0.0, 0.5, 0.5)
+    assert offer(part, 0, 9) == 0  # all equal: the first
+    assert float(part.importance[0]) == 0.5  # starts with the mean of the others
+    assert [offer(part, 0, 10 + i) for i in range(3)] == [2, 3, 0]  # 0 went to the end of the list
+    part.importance[3] = 0.4
+    assert offer(part, 0, 20) == 3  # the lowest before the first
+
+
+def test_running_mean_of_algorithm_2(golden, filled, offer, monkeypatch):
     for name, capacity in (("append", 5), ("replace", 4)):
         case = golden["paper_lprev"][name]
-        part = filled(Importance(decrease="running"), make_context(capacity), offer, 4)
+        part = filled(Importance(decrease="running"), 4, capacity)
         refresh(part, [0], case["memory_losses"])
         assert float(part.running) == case["l_prev_before"]
-        part.importance[:4] = torch.tensor([0.9, 0.1, 0.5, 0.7], dtype=torch.float64)  # row 1 leaves
+        start(part, 0.9, 0.1, 0.5, 0.7)  # row 1 leaves
         monkeypatch.setattr(Context, "losses", lambda *_, loss=case["new_loss"]: torch.tensor([loss]))
         row = offer(part, 0, 99)
         assert row == (4 if name == "append" else case["victim"])
@@ -169,10 +203,10 @@ def test_running_mean_of_algorithm_2(golden, make_context, offer, monkeypatch):
         monkeypatch.undo()
 
 
-def test_running_decrease_covers_the_whole_memory(make_context, offer):
-    part = filled(Importance(decrease="running"), make_context(2), offer, 2)
+def test_running_decrease_covers_the_whole_memory(filled):
+    part = filled(Importance(decrease="running"), 2)
     refresh(part, [0], [2.0, 4.0])
-    part.importance[:2] = 0.0
+    start(part, 0.0, 0.0)
     refresh(part, [0, 1], [1.0, 3.0])
     np.testing.assert_allclose(part.importance[:2], [0.1, 0.1], atol=1e-12)
 
@@ -214,28 +248,19 @@ def test_some_rows_are_measured_in_turn_and_credit_is_of_those_measured_twice(sa
     assert learner.context.spent.forward["losses"] == sum(map(len, (now for now, _ in seen)))
 
 
-def test_a_window_moves_through_a_memory_that_grows():
-    memory = Memory(100, (1, 1, 1))
-    for memory.size in (20, 37, 100):
-        windows = [memory.window(start, 16).tolist() for start in range(200)]
-        assert {row for window in windows for row in window} == set(range(memory.size))
-        assert all(len(set(window)) == 16 for window in windows)
-        steps = [(b[0] - a[0]) % memory.size for a, b in itertools.pairwise(windows)]
-        assert max(steps) == 1
-        assert all(b == (a + 1) % memory.size for window in windows for a, b in itertools.pairwise(window))
-
-
-def test_the_running_mean_of_algorithm_2_needs_every_row():
-    pace = Pace(stream_batch=1, measure_rows=64)
-    with pytest.raises(InputError, match=r"running.*measure_rows=64"):
-        clib(admission=Importance(decrease="running"), pace=pace)
-
-
-def test_released_changes_the_rule_only():
-    assert Importance(step=0.2).released() == Importance(step=0.2, rule="released")
-
-
-@pytest.mark.parametrize("field", [{"step": 0}, {"step": 2}, {"rule": "own"}, {"decrease": "some"}])
-def test_bad_fields(field):
-    with pytest.raises(InputError, match=next(iter(field))):
-        Importance(**field)
+def test_measuring_leaves_training_alone():
+    """Until the memory is full a policy without a loss pass takes the same course, batch norm's statistics too."""
+    rng, augment = np.random.default_rng(6), Augment(pad=2, flip=True)
+    options = {"image": (1, 8, 8), "classes": 3, "memory": 30, "network": "convnet", "augment": augment}
+    methods = (clib(Hyperparameters(batch=8), admission=one, schedule=Constant()) for one in (Importance(), Balanced()))
+    measured, plain = (Learner(one, **options) for one in methods)
+    assert measured.trainer.measures
+    assert not plain.trainer.measures
+    for n in range(30):
+        image = rng.integers(0, 256, (1, 8, 8), dtype=np.uint8)
+        measured.observe(image, n % 3)
+        plain.observe(image, n % 3)
+    expected = plain.context.network.state_dict()
+    assert any(name.endswith("running_var") for name in expected)
+    for name, value in measured.context.network.state_dict().items():
+        assert torch.equal(value, expected[name]), name

@@ -3,11 +3,9 @@ from __future__ import annotations
 import copy
 from contextlib import contextmanager
 
-import pytest
 import torch
 from torch.nn import functional as F
 
-from iblurry.errors import InputError
 from iblurry.methods import Hyperparameters, mir
 from iblurry.parts import Interfered
 from iblurry.parts.context import Drawn
@@ -105,8 +103,3 @@ def test_an_empty_memory_has_no_rows_to_offer(make_context):
         len(rule.choose(Batch(torch.zeros(1, 1, 8, 8, dtype=torch.uint8), torch.zeros(1)), Drawn(nothing, None))) == 0
     )
     assert (rule.joins(0), rule.joins(5), rule.joins(90), rule.rows_per_update) == (0, 5, 8, 50)
-
-
-def test_bad_fields():
-    with pytest.raises(InputError, match="count=9"):
-        Interfered(count=9, candidates=8)

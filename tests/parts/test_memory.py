@@ -12,39 +12,43 @@ def one(label, value):
 
 
 def test_rows_fill_in_order_and_the_discard_row_swallows():
+    """A rejected sample counts as a write."""
     memory = Memory(2, (1, 2, 2))
     for label in (4, 5):
         memory.write(memory.next_row(), one(label, 10 * label))
     assert memory.full
+    assert (memory.discard.tolist(), memory.row(1).tolist()) == ([2], [1])
     memory.write(memory.discard, one(6, 99))
     batch = memory.read(torch.tensor([1, 0]))
     assert batch.labels.tolist() == [5, 4]
     assert batch.images[:, 0, 0, 0].tolist() == [50, 40]
-    assert memory.size == 2
+    assert (memory.size, memory.written_at.tolist(), memory.clock.tolist()) == (2, [1, 2, 3], [3])
+    assert memory.filled().tolist() == [True, True]
 
 
 def test_who_was_written_when():
     memory = Memory(3, (1, 2, 2))
     for label in range(2):
         memory.write(memory.next_row(), one(label, label))
-    mark = memory.clock.clone()
     assert memory.filled().tolist() == [True, True, False]
     memory.write(memory.row(0), one(7, 7))
-    assert memory.rewritten_since(mark).tolist() == [True, False, False]
     assert memory.members(7).tolist() == [True, False, False]
     assert memory.written_at.tolist() == [3, 2, 0, 0]
 
 
 def test_columns_stay_when_a_row_is_written_and_come_back_with_the_state():
-    memory = Memory(2, (1, 2, 2))
+    memory, again = Memory(2, (1, 2, 2)), Memory(2, (1, 2, 2))
     column = memory.column("importance", fill=0.5)
+    assert (memory.column("zero").dtype, memory.column("zero").tolist()) == (torch.float64, [0.0] * 3)
+    table = memory.column("table", fill=2, dtype="int64", shape=(2,))
+    assert (table.dtype, table.tolist()) == (torch.int64, [[2, 2]] * 3)
     memory.write(memory.next_row(), one(1, 1))
-    column[0] = 3.0
-    again = Memory(2, (1, 2, 2))
+    column[0], memory.offered = 3.0, 5
     again.load_state_dict(memory.state_dict())
     assert again.column("importance").tolist() == [3.0, 0.5, 0.5]
     assert again.column("importance").data_ptr() != column.data_ptr()
-    assert (again.size, again.labels.tolist()) == (1, [1, -1, -1])
+    assert again.column("table", dtype="int64", shape=(2,)).tolist() == [[2, 2]] * 3
+    assert (again.offered, again.size, again.labels.tolist()) == (5, 1, [1, -1, -1])
 
 
 def numbered(capacity, labels, shape=(1, 2, 2)):
@@ -91,14 +95,6 @@ def test_rows_are_read_as_they_were_written(shape):
     assert batch.labels.tolist() == [3, 1, 3]
 
 
-def test_a_rejected_sample_counts_as_a_write_and_fills_no_row():
-    memory = numbered(2, [1, 2])
-    assert (memory.discard.tolist(), memory.row(1).tolist()) == ([2], [1])
-    memory.write(memory.discard, one(3, 3))
-    assert (memory.size, memory.written_at.tolist(), memory.clock.tolist()) == (2, [1, 2, 3], [3])
-    assert memory.filled().tolist() == [True, True]
-
-
 def test_a_window_starts_at_a_share_of_the_filled_rows_and_wraps():
     memory = numbered(10, range(4))
     assert memory.window(0, 2).tolist() == [0, 1]
@@ -114,18 +110,6 @@ def test_a_row_is_measured_twice_if_it_was_neither_new_nor_skipped():
     losses = torch.tensor([float("nan"), 1.0, 0.0, 3.0, 1.0], dtype=torch.float64)
     assert memory.measured_twice(before, losses, torch.tensor([3])).tolist() == [True, False, True, False, False]
     assert memory.measured_twice(losses, -before, torch.tensor([9])).tolist() == [False, True, True, False, False]
-
-
-def test_a_column_keeps_its_type_shape_and_start_in_a_state():
-    memory = Memory(2, (1, 2, 2))
-    assert memory.column("zero").tolist() == [0.0, 0.0, 0.0]
-    assert memory.column("zero").dtype == torch.float64
-    table = memory.column("table", fill=2, dtype="int64", shape=(2,))
-    assert (table.dtype, table.tolist()) == (torch.int64, [[2, 2]] * 3)
-    memory.offered, again = 5, Memory(2, (1, 2, 2))
-    again.load_state_dict(memory.state_dict())
-    assert (again.offered, again.size) == (5, 0)
-    assert again.column("table", dtype="int64", shape=(2,)).tolist() == [[2, 2]] * 3
 
 
 def test_more_than_the_machine_has_is_refused():

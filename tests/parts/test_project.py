@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from iblurry.engine.network import OptimizedNetwork
-from iblurry.errors import InputError
 from iblurry.methods import Hyperparameters, agem
 from iblurry.parts import Project
 from iblurry.parts.context import Drawn
@@ -81,5 +80,3 @@ def test_nothing_to_refer_to_changes_nothing(make_context):
         p.grad = torch.ones_like(p)
     rule.adjust(Drawn(torch.zeros(0, dtype=torch.int64), None))
     assert all((p.grad == 1).all() for p in rule.context.network.parameters())
-    with pytest.raises(InputError, match="count=0"):
-        Project(count=0)

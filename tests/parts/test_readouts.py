@@ -10,12 +10,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from iblurry.experiment.settings import setting
+from iblurry.methods import Hyperparameters, bic, er, method
 from iblurry.network import FLOOR
 from iblurry.parts import Averaged, BiasCorrected, Discriminant, NearestMean, Plain, Ridge, RunningMean
 from iblurry.parts.memory import Sample
 from iblurry.parts.readout.bias_corrected import fit
 from iblurry.parts.readout.discriminant import shrink
-from iblurry.parts.readout.ridge import cross_validated
+from tests.laws.lawful import new_learner
 
 IMAGES = torch.tensor(np.random.default_rng(6).integers(0, 256, (30, 1, 1, 8, 8), dtype=np.uint8))
 LABELS = [0, 2, 0, 1, 2, 0, 1, 1, 2, 0, 0, 2]
@@ -66,6 +68,40 @@ def test_averaged(make_context, of, mirror):
         logits = [wanted.eval()(context.pipeline.test(view)) for view in views]
     torch.testing.assert_close(answers(part), sum(logits) / len(logits), rtol=1e-4, atol=1e-4)
     assert not torch.allclose(answers(part), answers(Plain().attach(context)), atol=1e-2)
+
+
+@pytest.mark.parametrize("warm_up", [False, True])
+def test_the_average_over_many_updates_and_new_classes(warm_up, samples):
+    averaged = er(Hyperparameters(batch=8), readout=Averaged(decay=0.9, warm_up=warm_up))
+    learner = new_learner(averaged, network="convnet:width=4")
+    average, network = learner.context.average(0.9, warm_up=warm_up).network, learner.context.network
+    names = ("body.layers.0.0.weight", "body.layers.0.1.running_var")
+    expected = {name: network.state_dict()[name].double() for name in names}
+    rows, updates = {}, [0]  # of the head: average and updates
+
+    def follow():
+        updates[0] += 1
+        values = network.state_dict()
+        for name in names:
+            expected[name] = mixed(expected[name], values[name], updates[0])
+        for row, (value, count) in rows.items():
+            rows[row] = (mixed(value, network.head.weight[row].detach(), count + 1), count + 1)
+
+    def mixed(old, new, n):
+        decay = min(0.9, (1 + n) / (10 + n)) if warm_up else 0.9
+        return decay * old + (1 - decay) * new.double()
+
+    learner.trainer.on_update = follow
+    for at, label in enumerate([0] * 4 + [1] * 5 + [2] * 3):  # a round is four samples: a row is seen as it opens
+        learner.observe(samples[at][0], label)
+        if at % 4 != 3 and label not in rows:
+            rows[label] = (network.head.weight[label].detach().double(), 0)
+    assert updates[0] == 12
+    for name in names:
+        torch.testing.assert_close(average.state_dict()[name].double(), expected[name], atol=1e-6, rtol=1e-5)
+    assert {count for _, count in rows.values()} == {12, 8, 4}
+    for row, (value, _) in rows.items():
+        torch.testing.assert_close(average.head.weight[row].double(), value, atol=1e-6, rtol=1e-5)
 
 
 def test_nearest_mean(make_context):
@@ -158,13 +194,17 @@ def test_ridge_and_its_random_features(make_context):
 
 
 def test_fourier_features_approximate_the_kernel(make_context):
-    part = Ridge(of="pixels", expand="fourier", gamma=0.05, width=8000).attach(make_context(2, 4))
+    """sqrt(2 / width) cos(x R + u), with R and u drawn by the seed."""
+    form = Ridge(of="pixels", expand="fourier", gamma=0.05, width=8000)
+    part, other = form.attach(make_context(2, 4)), form.attach(make_context(2, 4, seed=2))
     h, x = part.features(ASKED), part.context.pixels(ASKED).double()
     kernel = torch.exp(-0.05 * torch.cdist(x, x).square() / 64)
     assert 0.1 < kernel.min() < kernel.max()
     assert (h @ h.T - kernel).abs().max() < 0.05
-    phase = part.drawn[1]
+    matrix, phase = part.drawn
+    torch.testing.assert_close(h, (2 / 8000) ** 0.5 * torch.cos(x @ matrix.double() + phase), atol=1e-5, rtol=0)
     assert 0 <= phase.min() < 0.01 < 2 * np.pi - 0.01 < phase.max() <= 2 * np.pi
+    assert not torch.equal(matrix, other.drawn[0])
 
 
 @pytest.mark.parametrize("seen, amount", [(3, None), (40, None), (40, 0.3)])
@@ -177,21 +217,6 @@ def test_shrinkage(seen, amount):
     found = shrink(torch.tensor(s), torch.tensor(float(seen), dtype=torch.float64), amount)
     np.testing.assert_allclose(found, (1 - rho) * s + rho * trace / d * np.eye(d), rtol=1e-9)
     assert (rho == 1) == (seen == 3)
-
-
-def test_generalised_cross_validation():
-    rng = np.random.default_rng(2)
-    h = rng.normal(size=(25, 6)) * [1, 2, 3, 0.5, 1, 4]
-    y = np.eye(3)[(h @ rng.normal(size=(6, 3)) + 3 * rng.normal(size=(25, 3))).argmax(1)]
-    values, vectors = np.linalg.eigh(h.T @ h)
-    tried, errors = values.mean() * 10.0 ** np.linspace(2, -6, 17), []
-    for penalty in tried:
-        hat = h @ np.linalg.inv(h.T @ h + penalty * np.eye(6)) @ h.T
-        errors.append(((y - hat @ y) ** 2).sum() / (25 - np.trace(hat)) ** 2)
-    powers = ((vectors.T @ h.T @ y) ** 2).sum(1)
-    found = cross_validated(torch.tensor(values), torch.tensor(powers), torch.tensor(25.0, dtype=torch.float64))
-    assert 0 < np.argmin(errors) < 16
-    assert float(found) == pytest.approx(tried[np.argmin(errors)])
 
 
 # ------------------------------------------------------------------------------------------------ BiC
@@ -260,7 +285,7 @@ def test_the_bias_correction(validation):
     [meet(at, 0) for at in range(7)]
     assert torch.equal(pairs(), still)  # the first task
     part.on_boundary()
-    assert torch.equal(part.at_last_boundary.pairs, still)
+    assert torch.equal(part.at_last_boundary.value, still)
     meet(7, 0)
     assert torch.equal(pairs(), still)  # nothing new in the second
     meet(8, 1)
@@ -271,11 +296,11 @@ def test_the_bias_correction(validation):
     torch.testing.assert_close(pairs(), first)
     assert not torch.equal(first, still)
     assert part.at_last_boundary is part.context.correction
-    assert torch.equal(part.at_last_boundary.pairs, still)
+    assert torch.equal(part.at_last_boundary.value, still)
     wanted = part.context.logits(ASKED) * first[:, 0] + first[:, 1]
     torch.testing.assert_close(part.logits(ASKED), wanted)
     part.on_boundary()
-    torch.testing.assert_close(part.at_last_boundary.pairs, first)
+    torch.testing.assert_close(part.at_last_boundary.value, first)
     [meet(at, 2 + at % 2) for at in range(12)]
     [meet(at, at % 4) for at in range(20)]
     torch.testing.assert_close(pairs(), expected([2, 3]))
@@ -298,3 +323,47 @@ def test_the_fit_of_the_bias_correction():
     still = torch.tensor([1.0, 0.0]).double()
     wanted = torch.stack([pair.detach() if new else still for new in newest])
     torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "cifar100", "tinyimagenet", "imagenet"])
+def test_sizes_golden(golden, dataset):
+    usual, sizes = setting(dataset), golden["bic"]["sizes"][dataset]
+    made = method("bic", usual.hyperparameters)
+    assert made.readout.samples_outside_memory(sizes["effective"]) == sizes["valid"]
+    assert made.capacity(usual.memory) == sizes["memory"]
+    assert usual.memory - made.pace.samples_outside_memory == sizes["effective"]
+
+
+def test_quotas_golden(golden, make_context):
+    context = make_context(2, rows=10)
+    context = dataclasses.replace(context, budget=golden["bic"]["sizes"]["cifar10"]["effective"])
+    part = BiasCorrected().attach(context)
+    assert [[c, part.quota(c)] for c in range(1, 11)] == golden["bic"]["valid_per_class_cifar10"]
+
+
+def test_what_is_in_the_validation_set_is_never_trained_on(samples):
+    learner = new_learner(bic(Hyperparameters(batch=8), readout=BiasCorrected(share=0.4)), memory=30)
+    part, memory = learner.method.readout, learner.context.memory
+    for image, label in samples:
+        offered, free = memory.offered + len(learner.stream_batch), part.owners.count(-1)
+        learner.observe(image, label)
+        is_kept_aside = memory.offered + len(learner.stream_batch) == offered
+        assert is_kept_aside == (part.owners.count(-1) < free) or label == learner.labels[-1]  # which may cut others
+    assert part.size == round(0.4 * 26) == 10
+    assert part.is_full()
+
+
+def test_without_new_classes_after_the_first_task_nothing_is_ever_fitted(samples, questions, golden, monkeypatch):
+    """i-Blurry with N = 0: every class is met in task 0."""
+    learner = new_learner(bic(Hyperparameters(batch=8), readout=BiasCorrected(share=0.4)), memory=40, network="mlp")
+    monkeypatch.setattr("iblurry.parts.readout.bias_corrected.fit", lambda *_: pytest.fail("fitted"))
+    teaches = []
+    for task in range(3):
+        for image, label in samples:
+            learner.observe(image, label)
+        teaches.append(learner.method.terms[1].teaches)
+        assert learner.method.readout.is_full()
+        assert torch.equal(learner.logits(questions), learner.context.logits(torch.from_numpy(questions)))
+        assert learner.method.readout.task == task
+        learner.end_task()
+    assert teaches == [task != golden["bic"]["distillation_excluded_in_task"] for task in range(3)]

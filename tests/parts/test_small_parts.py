@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
 
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.parts import Admission, Clip, Nothing, Reservoir, Uniform
+from iblurry.parts import Admission, Clip, Nothing, Reservoir, Shuffled, Uniform
 from iblurry.parts.context import Drawn
 from iblurry.parts.memory import Batch
 
@@ -31,13 +33,6 @@ def test_uniform_takes_what_was_drawn_and_nothing_takes_none():
     assert Nothing().joins(9) == Nothing().rows_per_update == 0
 
 
-def test_bad_fields():
-    with pytest.raises(InputError, match="count=0"):
-        Uniform(count=0)
-    with pytest.raises(InputError, match="norm=0"):
-        Clip(norm=0)
-
-
 def test_parts_of_ones_own_are_known_by_name_and_by_their_fields():
     class Oldest(Admission):
         patience: int = 3
@@ -54,3 +49,27 @@ def test_parts_of_ones_own_are_known_by_name_and_by_their_fields():
         Admission.named("Resevoir")
     with pytest.raises(InputError, match="'Reservoir'"):
         Admission.from_json("Reservoir")
+
+
+def test_every_row_once_an_epoch_in_another_order(make_context):
+    part = Shuffled(count=4).attach(make_context(10))
+    epochs = [[part.draw_rows("draws", 3 * epoch + batch, 10) for batch in range(3)] for epoch in range(5)]
+    for batches in epochs:
+        assert [len(rows) for rows in batches] == [4, 4, 2]
+        assert sorted(itertools.chain(*batches)) == list(range(10))
+    assert len({tuple(itertools.chain(*batches)) for batches in epochs}) == 5
+
+
+def test_a_batch_is_a_function_of_the_step_alone(make_context):
+    part, fresh = Shuffled(count=4).attach(make_context(10)), Shuffled(count=4).attach(make_context(10))
+    walked = [part.draw_rows("draws", step, 10) for step in range(9)]
+    assert [fresh.draw_rows("draws", step, 10) for step in (7, 2, 5)] == [walked[7], walked[2], walked[5]]
+    assert fresh.draw_rows("draws", 7, 9) != walked[7]  # another memory, another order
+
+
+def test_fewer_rows_than_a_batch(make_context):
+    part = Shuffled(count=4).attach(make_context(10))
+    assert sorted(part.draw_rows("draws", 3, 2)) == [0, 1]
+    assert part.draw_rows("draws", 3, 0) == []
+    assert part.joins(2) == 2
+    assert part.joins(99) == 4

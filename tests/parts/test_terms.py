@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from iblurry.errors import InputError
+from iblurry.augment.pipeline import Augment
+from iblurry.methods import Hyperparameters, derpp, ewc, sdp
 from iblurry.network import FLOOR
 from iblurry.parts import (
     AdjustedCrossEntropy,
@@ -24,7 +25,9 @@ from iblurry.parts import (
 )
 from iblurry.parts.context import TRUST, Forward, Update
 from iblurry.parts.memory import Sample
+from iblurry.parts.terms.distil import distillation
 from iblurry.parts.terms.term import cross_entropy_by_hand
+from tests.laws.lawful import new_learner
 
 ROWS, CLOSED = 5, 4  # head rows, the last of them closed
 LABELS, PARTNERS, LAM = np.array([0, 2, 1, 0, 3, 2, 1]), np.array([2, 0, 3, 3, 1, 2, 0]), 0.3
@@ -127,6 +130,16 @@ def test_asymmetric_cross_entropy(lam, streamed):
     check(loss, (entropies(masked, wanted) * weights).sum(), forward.logits, slope)
 
 
+def test_distillation_golden(golden):
+    case = golden["bic"]
+    old, new = (torch.tensor(case[key], dtype=torch.float64) for key in ("old_logits", "new_logits"))
+    assert float(distillation(old, new, case["T"])) == pytest.approx(case["distill_loss"], abs=1e-9)
+    closed = torch.full((2, 2), FLOOR, dtype=torch.float64)  # classes the teacher did not know add nothing
+    wide = distillation(torch.cat([old, closed], 1), torch.cat([new, closed], 1), case["T"])
+    assert float(wide) == pytest.approx(case["distill_loss"], abs=1e-9)
+    assert Distil().temperature == case["T"]
+
+
 @MIXED
 @pytest.mark.parametrize("correct_mixed", [True, False])
 def test_distillation(context, lam, correct_mixed):
@@ -141,7 +154,7 @@ def test_distillation(context, lam, correct_mixed):
     old[:, CLOSED] = FLOOR
     pairs = np.stack([1 + numbers(ROWS, seed=4) / 9, numbers(ROWS, seed=5)], 1)
     pairs[CLOSED] = 1, 0
-    context.correction.pairs.copy_(torch.tensor(pairs))
+    context.correction.value.copy_(torch.tensor(pairs))
     forward = batch(logits, lam=lam, ahead=torch.tensor(old).float())
     corrected = old * pairs[:, 0] + pairs[:, 1] if correct_mixed or lam == 1 else old
     p, q = softmax(corrected[:, :CLOSED] / t), softmax(logits[:, :CLOSED] / t)
@@ -217,6 +230,61 @@ def test_elastic(make_context, skip_first):
     assert not any(w.grad.any() for w in unused)  # weights that the body never uses
 
 
+@pytest.fixture
+def two_numbers(make_context):
+    """A bench whose network's body is two numbers."""
+    context = make_context(2)
+    context.network.body = nn.Linear(2, 1, bias=False)
+    return context
+
+
+@pytest.mark.parametrize(
+    "skip_first, key", [(True, "fisher_official_after_each"), (False, "fisher_without_first_skip")]
+)
+def test_elastic_golden(golden, two_numbers, skip_first, key):
+    case = golden["ewcpp"]
+    term = Elastic(strength=case["reg_coef"], decay=case["alpha"], skip_first=skip_first).attach(two_numbers)
+    theta = two_numbers.network.body.weight
+    for gradient, expected in zip(case["batch_gradients"], case[key], strict=True):
+        theta.grad = torch.tensor([gradient])
+        term.on_update(NO_ROWS)
+        np.testing.assert_allclose(term.fisher["weight"][0], expected or [0, 0], atol=1e-7)
+    if not skip_first:
+        return
+    with torch.no_grad():
+        theta.copy_(torch.tensor([case["anchor"]]))
+    term.on_boundary()
+    with torch.no_grad():
+        theta.copy_(torch.tensor([case["theta"]]))
+    theta.grad = None
+    loss = term.loss(None)
+    term.add_gradient()
+    assert float(loss) == pytest.approx(case["reg_loss"])
+    np.testing.assert_allclose(theta.grad[0], case["reg_grad"], rtol=1e-6)
+
+
+def test_a_frozen_body_has_no_penalty(two_numbers):
+    two_numbers.network.body.requires_grad_(False)
+    term, logits = Elastic().attach(two_numbers), torch.ones(3, 4)
+    assert float(term.loss(Forward(None, logits, None, None, None, 0, None, None))) == 0
+    term.on_update(NO_ROWS)
+    term.add_gradient()
+    assert two_numbers.network.body.weight.grad is None
+
+
+def test_the_fisher_really_grows(samples):
+    """A gradient that torch sets to None between two updates would leave it at zero, and EWC++ would be ER."""
+    learner = new_learner(ewc(Hyperparameters(batch=8)))
+    for image, label in [*samples, *samples[:4]]:
+        learner.observe(image, label)
+    assert learner.context.updates == 64
+    fisher = learner.method.terms[1].fisher
+    assert fisher.keys() == dict(learner.context.network.body.named_parameters()).keys()
+    for name, values in fisher.items():
+        assert values.isfinite().all(), name
+        assert values.max() > 0, name
+
+
 @MIXED
 @pytest.mark.parametrize(
     "streamed, rows", [(3, [9, 1, 4, 6]), (2, [9, 1, 4, 6, 3]), (6, [1]), (7, []), (0, [3, 1, 4, 0, 5, 9, 2])]
@@ -240,6 +308,30 @@ def test_stored_logits(context, lam, streamed, rows):
         slope[middle:] += 0.3 * 2 * offsets / np.sqrt(len(last) * 4)
     forward = batch(logits, lam=lam, streamed=streamed, rows=rows)
     check(term.loss(forward), value, forward.logits, slope)
+
+
+@pytest.mark.parametrize("source", ["answer", "update"])
+def test_what_is_stored_with_a_sample(source, samples):
+    """By its answer when it is stored, or by the last update of its round, which is not mixed then."""
+    method = derpp(Hyperparameters(batch=8), terms=(StoredLogits(source=source),))
+    learner = new_learner(method, augment=Augment(pad=0, cutmix=0.5))
+    term, seen = learner.method.terms[0], []
+    step = learner.trainer._step
+
+    def spying(stream, drawn, params, measure):
+        done = step(stream, drawn, params, measure)
+        seen.append(params.mixes)
+        return done
+
+    learner.trainer._step = spying
+    for image, label in samples[:9]:  # three rounds of three
+        learner.observe(image, label)
+    with torch.no_grad():
+        answers = learner.context.logits(torch.tensor(np.stack([image for image, _ in samples[6:9]])))
+    stored = term.stored[6:9]
+    assert torch.equal(stored, term.last[0]) if source == "update" else torch.allclose(stored, answers, atol=1e-5)
+    assert len(seen) == 9
+    assert not any(seen[2::3]) or source == "answer"
 
 
 @pytest.mark.parametrize("batch_statistics, warm_up", [(False, False), (True, True)])
@@ -329,12 +421,19 @@ def test_a_prior_that_is_the_network_itself_pulls_at_nothing(context):
     np.testing.assert_allclose(torch.autograd.grad(term.loss(forward), f)[0].double(), wanted, rtol=1e-4)
 
 
-def test_scheduled_averages_that_exist():
-    for variance in (0.26, 0.74):
-        ScheduledPrior(mean=4.0, variance=variance)
-    for wrong in ({"mean": 4.0, "variance": 0.25}, {"mean": 4.0, "variance": 0.75}, {"window": 0}):
-        with pytest.raises(InputError, match=f"{[*wrong][-1]}={[*wrong.values()][-1]}"):
-            ScheduledPrior(**wrong)
+def test_the_scheduled_average_has_the_age_asked_for():
+    mean, variance = 200.0, 0.75
+    slow, fast = ScheduledPrior(mean=mean, variance=variance).rates
+    ages = np.arange(20_000)
+    weights = (fast * slow * (1 - slow) ** ages - slow * fast * (1 - fast) ** ages) / (fast - slow)
+    assert weights.min() >= 0
+    assert weights[0] == 0
+    assert weights.sum() == pytest.approx(1)
+    assert (weights * ages).sum() == pytest.approx(mean - 1, rel=1e-6)
+    assert (weights * ages**2).sum() - (weights * ages).sum() ** 2 == pytest.approx(variance * mean**2, rel=1e-6)
+    assert ScheduledPrior().rates == pytest.approx((1.1715e-4, 6.8317e-4), rel=1e-4)
+    for bound in (0.26, 0.74):  # of those that exist
+        ScheduledPrior(mean=4.0, variance=bound)
 
 
 def test_the_scheduled_average(context, images):
@@ -382,3 +481,18 @@ def test_the_trust_in_the_scheduled_average(context):
     assert trusts[0] == 0 < trusts[-1]
     assert max(map(len, seen.values())) > 3
     assert network.open_rows == 4
+
+
+def test_trust_slows_learning_and_the_head_stays(samples):
+    """Through a learner: the rate is 3e-4 (1 - w), and the head's rows stay as they were drawn."""
+    learner = new_learner(sdp(Hyperparameters(batch=8), terms=(ScheduledPrior(mean=20.0, variance=0.7, window=3),)))
+    term, network = learner.method.terms[0], learner.context.network
+    for image, label in samples[:59]:
+        learner.observe(image, label)
+    before = network.head.weight.clone()
+    learner.observe(*samples[59])
+    assert torch.equal(network.head.weight, before)
+    assert int(term.counts.sum()) == 60
+    assert 0 < float(term.trust.value) < 1
+    rate = learner.trainer.optimizer.param_groups[0]["lr"]
+    assert float(rate) == pytest.approx(3e-4 * (1 - float(term.trust.value)), rel=1e-5)

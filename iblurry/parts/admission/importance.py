@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from iblurry.components.lazy_torch import Tensor, torch
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.parts.admission.balanced import LargestClass
+from iblurry.parts.admission.admission import LargestClass
 from iblurry.parts.context import Update
 from iblurry.parts.memory import Sample
 from iblurry.parts.part import column, scratch, state
@@ -46,6 +45,7 @@ class Importance(LargestClass):
     ranges: ClassVar[dict[str, str]] = {"step": "(0, 1]"}
     needs_losses: ClassVar[bool] = True
     stores: ClassVar[str] = "an importance, a loss and a count of uses per row"
+    released_fields: ClassVar[dict[str, Any]] = {"rule": "released", "decrease": "untouched"}
 
     step: float = 0.1
     rule: Literal["paper", "released"] = "paper"
@@ -61,9 +61,6 @@ class Importance(LargestClass):
     lowest: Callable[..., Tensor] = scratch(lambda part: part.context.engine.fuse(part._lowest))
     start: Callable[..., Tensor] = scratch(lambda part: part.context.engine.fuse(part._start))
     credit: Callable[..., None] = scratch(lambda part: part.context.engine.fuse(part._credit))
-
-    def released(self) -> Self:
-        return dataclasses.replace(self, rule="released", decrease="untouched")
 
     @property
     def needs_all_losses(self) -> bool:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from iblurry.components.lazy_torch import F, Tensor, no_grad, torch
 from iblurry.compute import Cost, Passes, Workload
-from iblurry.parts.context import LogitCorrection
+from iblurry.parts.context import SharedTensor, corrected
 from iblurry.parts.memory import Sample
 from iblurry.parts.part import scratch, state
 from iblurry.parts.readout.readout import Readout
@@ -52,8 +52,8 @@ class BiasCorrected(Readout):
     newest: list[int] = state(lambda part: [])  # classes first met in this task
     task: int = state(lambda part: 0)
     ended: bool = state(lambda part: False)  # between the end of a task and the next sample
-    at_last_boundary: LogitCorrection = scratch(lambda part: part.context.correction)  # teachers are corrected by it
-    pairs: Tensor = scratch(lambda part: part.identity())  # made anew before each query
+    at_last_boundary: SharedTensor = scratch(lambda part: part.context.correction)  # teachers are corrected by it
+    pairs: Tensor = scratch(lambda part: part.context.no_correction())  # made anew before each query
     fit: Callable[[Tensor, Tensor, Tensor], Tensor] = scratch(lambda part: part.context.compile(part._fit))
 
     def samples_outside_memory(self, budget: int) -> int:
@@ -62,9 +62,8 @@ class BiasCorrected(Readout):
     def cost(self, workload: Workload) -> Cost:
         if not workload.tasks:
             return Cost()
-        rows = (
-            self.samples_outside_memory(workload.budget) // workload.classes * workload.classes
-        )  # each is answered once; the fit needs no network
+        # Each place is answered once; the fit needs no network.
+        rows = self.samples_outside_memory(workload.budget) // workload.classes * workload.classes
         return Cost(query=Passes(forward=rows), task=Passes(forward=rows))
 
     @property
@@ -75,10 +74,6 @@ class BiasCorrected(Readout):
     def quota(self, classes: int) -> int:
         """Places per class."""
         return self.size // max(1, classes)
-
-    def identity(self) -> Tensor:
-        """(rows, 2): alpha 1, beta 0."""
-        return torch.tensor([[1.0, 0.0]], device=self.context.memory.device).repeat(self.context.network.rows, 1)
 
     def on_class(self, label: int) -> None:
         self._begin_task()
@@ -108,7 +103,7 @@ class BiasCorrected(Readout):
         return len(self.owners) - self.owners.count(-1) == self.quota(known) * known
 
     def on_boundary(self) -> None:
-        self.at_last_boundary.pairs.copy_(self._fitted())
+        self.at_last_boundary.value.copy_(self._fitted())
         self.ended = True
 
     def prepare(self) -> None:
@@ -126,7 +121,7 @@ class BiasCorrected(Readout):
 
     def _fitted(self) -> Tensor:
         if not self._can_fit():
-            return self.identity()
+            return self.context.no_correction()
         places = [i for i, owner in enumerate(self.owners) if owner >= 0]
         device = self.context.memory.device
         chosen, newest = torch.tensor(places, device=device), torch.zeros(self.context.network.rows, device=device)
@@ -136,11 +131,6 @@ class BiasCorrected(Readout):
 
     def _fit(self, logits: Tensor, labels: Tensor, newest: Tensor) -> Tensor:
         return fit(logits, labels, newest, self.epochs, self.batch, self.lr)
-
-
-def corrected(logits: Tensor, pairs: Tensor) -> Tensor:
-    """alpha * logit + beta, class by class; `pairs` is (rows, 2)."""
-    return logits * pairs[:, 0] + pairs[:, 1]
 
 
 @no_grad

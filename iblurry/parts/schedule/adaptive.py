@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from iblurry.components.lazy_torch import Tensor, torch
 from iblurry.parts.context import Update
@@ -62,6 +61,7 @@ class Adaptive(Schedule):
 
     needs_losses: ClassVar[bool] = True
     stores: ClassVar[str] = "each row's loss before the trial of a rate"
+    released_fields: ClassVar[dict[str, Any]] = {"rule": "released", "test": "welch", "head_restarts": True}
 
     gamma: float = 0.95
     history: int = 10
@@ -81,9 +81,6 @@ class Adaptive(Schedule):
     before: Tensor = column("loss before the trial")  # (capacity + 1,)
     pending: AsyncRead | None = scratch(lambda part: None)  # the gain of the last trial, on its way to the host
     mark: Tensor = state(lambda part: torch.zeros_like(part.context.memory.clock))  # the memory's clock then
-
-    def released(self) -> Self:
-        return dataclasses.replace(self, rule="released", test="welch", head_restarts=True)
 
     @property
     def lr(self) -> float:

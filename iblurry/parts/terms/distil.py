@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import ClassVar, Self
+from typing import Any, ClassVar
 
 from iblurry.components.lazy_torch import F, Tensor
 from iblurry.compute import Cost, Passes, Workload
 from iblurry.network import FLOOR
 from iblurry.network.shadow import ShadowNetwork
-from iblurry.parts.context import Forward, LogitCorrection
+from iblurry.parts.context import Forward, SharedTensor, corrected
 from iblurry.parts.part import scratch, state
 from iblurry.parts.terms.term import Term
 
@@ -38,16 +37,14 @@ class Distil(Term):
     ranges: ClassVar[dict[str, str]] = {"temperature": "(0, inf)"}
     needs_boundaries: ClassVar[bool] = True
     stores: ClassVar[str] = "a copy of the network as a teacher"
+    released_fields: ClassVar[dict[str, Any]] = {"correct_mixed": False}
 
     temperature: float = 2.0
     correct_mixed: bool = True
 
     teaches: bool = state(lambda part: False)
     teacher: ShadowNetwork = scratch(lambda part: part.context.shadow("teacher", opens_rows=False))
-    correction: LogitCorrection = scratch(lambda part: part.context.correction)
-
-    def released(self) -> Self:
-        return dataclasses.replace(self, correct_mixed=False)
+    correction: SharedTensor = scratch(lambda part: part.context.correction)
 
     def cost(self, workload: Workload) -> Cost:
         return Cost(update=Passes(forward=workload.batch)) if workload.tasks else Cost()  # the teacher's
@@ -65,7 +62,7 @@ class Distil(Term):
         if old is None:
             return forward.logits.new_zeros(())
         if self.correct_mixed or forward.partners is None:
-            old = self.correction(old)
+            old = corrected(old, self.correction.value)
         return distillation(old, forward.logits.masked_fill(~self.teacher.network.open, FLOOR), self.temperature)
 
     def on_class(self, label: int) -> None:

@@ -10,7 +10,7 @@ from iblurry.components.lazy_torch import Tensor, no_grad, torch
 from iblurry.compute import Cost, Passes, Workload
 from iblurry.errors import InputError
 from iblurry.network.shadow import AveragedNetwork, ShadowNetwork
-from iblurry.parts.context import TRUST, Forward, SharedScalar, Update
+from iblurry.parts.context import TRUST, Forward, SharedTensor, Update
 from iblurry.parts.memory import Sample
 from iblurry.parts.part import scratch, state
 from iblurry.parts.terms.term import Term, cross_entropy
@@ -61,7 +61,7 @@ class ScheduledPrior(Term):
     slow: AveragedNetwork = scratch(lambda part: part.context.average(1 - part.rates[0]))
     fast: AveragedNetwork = scratch(lambda part: part.context.average(1 - part.rates[1]))
     teacher: ShadowNetwork = scratch(lambda part: part.context.shadow("scheduled average"))
-    trust: SharedScalar = scratch(lambda part: part.context.scalar(TRUST))  # w
+    trust: SharedTensor = scratch(lambda part: part.context.scalar(TRUST))  # w
     judge: Callable[[Tensor, Tensor], None] = scratch(lambda part: part.context.compile(part._judge))
 
     def __post_init__(self) -> None:

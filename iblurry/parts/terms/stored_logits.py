@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from iblurry.components.lazy_torch import Tensor, torch
 from iblurry.compute import Cost, Passes, Workload
@@ -38,6 +37,7 @@ class StoredLogits(Term):
 
     ranges: ClassVar[dict[str, str]] = {"alpha": "[0, inf)", "beta": "[0, inf)"}
     stores: ClassVar[str] = "logits with each row of the memory"
+    released_fields: ClassVar[dict[str, Any]] = {"source": "update"}
 
     alpha: float = 0.5
     beta: float = 0.5
@@ -49,9 +49,6 @@ class StoredLogits(Term):
     last: list[Tensor] = scratch(lambda part: [])  # logits of the streamed samples in the last update, where needed
     answer: Callable[[Tensor, Tensor], None] = scratch(lambda part: part.context.compile(part._answer))
     round: tuple[int, int] = scratch(lambda part: (0, 0))  # updates at the last store, samples stored since an update
-
-    def released(self) -> Self:
-        return dataclasses.replace(self, source="update")
 
     def cost(self, workload: Workload) -> Cost:
         by_answer = self.source == "answer" or not workload.streamed

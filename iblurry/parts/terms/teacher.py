@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from iblurry.components.lazy_torch import F, Tensor
 from iblurry.compute import Cost, Passes, Workload
@@ -58,8 +57,11 @@ class AverageTeacher(Term):
         (answers,) = forward.ahead
         return self.weight * self._divergence(answers, forward.logits)
 
-    def _divergence(self, wanted: Tensor, given: Tensor) -> Tensor:
-        return kl_divergence(wanted, given, self.temperature)
+    def _divergence(self, teacher: Tensor, student: Tensor) -> Tensor:
+        """T^2 KL(softmax(teacher / T) || softmax(student / T)), (B, classes) each, the batch mean."""
+        wanted = F.log_softmax(teacher / self.temperature, dim=1)
+        given = F.log_softmax(student / self.temperature, dim=1)
+        return self.temperature**2 * F.kl_div(given, wanted, reduction="batchmean", log_target=True)
 
 
 class MomentumDistil(AverageTeacher):
@@ -82,6 +84,7 @@ class MomentumDistil(AverageTeacher):
     """
 
     needs_plain: ClassVar[bool] = True
+    released_fields: ClassVar[dict[str, Any]] = {"views": "student"}
 
     weight: float = 5.5
     temperature: float = 4.0
@@ -89,9 +92,6 @@ class MomentumDistil(AverageTeacher):
     warm_up: bool = False
     batch_statistics: bool = True
     views: Literal["teacher", "student", "one"] = "teacher"
-
-    def released(self) -> Self:
-        return dataclasses.replace(self, views="student")
 
     def cost(self, workload: Workload) -> Cost:
         more = {"teacher": (2, 0), "student": (2, 1), "one": (1, 0)}[self.views]
@@ -115,10 +115,3 @@ class MomentumDistil(AverageTeacher):
             assert forward.plain is not None
             other = self._divergence(answers, self.context.network(forward.plain))
         return self.weight / 2 * (loss + other)
-
-
-def kl_divergence(teacher: Tensor, student: Tensor, temperature: float) -> Tensor:
-    """T^2 KL(softmax(teacher / T) || softmax(student / T)), (B, classes) each, the batch mean."""
-    wanted = F.log_softmax(teacher / temperature, dim=1)
-    given = F.log_softmax(student / temperature, dim=1)
-    return temperature**2 * F.kl_div(given, wanted, reduction="batchmean", log_target=True)
