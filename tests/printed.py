@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import runpy
 import shlex
 from pathlib import Path
 from typing import NamedTuple
@@ -29,14 +31,32 @@ def blocks(page: Path) -> list[Block]:
 
 
 def python(page: Path) -> list[str]:
-    """Its blocks of Python."""
-    return re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL)
+    """Its blocks of Python that are no files."""
+    return [block.text for block in blocks(page) if block.language == "python" and not block.file]
+
+
+def run_python(page: Path) -> None:
+    """Runs its Python in the current folder, each block as a program whose file later blocks may import.
+
+    The file is called as the first class or function in it. A block with a library that is not installed is left out.
+    """
+    for number, block in enumerate(python(page)):
+        named = re.search(r"^(?:class|def) (\w+)", block, re.MULTILINE)
+        file = Path(f"{named[1].lower() if named else f'block_{number}'}.py")
+        file.write_text(block)
+        if all(file.with_stem(name).exists() or importlib.util.find_spec(name) for name in _imported(block)):
+            runpy.run_path(str(file), run_name="__main__")
+
+
+def _imported(block: str) -> list[str]:
+    """The modules and packages that it imports, by the first of their names."""
+    return re.findall(r"^(?:import|from) (\w+)", block, re.MULTILINE)
 
 
 def commands(page: Path) -> list[str]:
     """The lines of its console, without what is said about them."""
-    blocks = re.findall(r"```console\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL)
-    return [line.split("#")[0].strip() for block in blocks for line in block.splitlines()]
+    lines = [line for block in blocks(page) if block.language == "console" for line in block.text.splitlines()]
+    return [line.split("#")[0].strip() for line in lines]
 
 
 def links(page: Path) -> list[Path]:

@@ -91,7 +91,7 @@ def test_the_closest_come_first_and_each_once(tree):
 
 
 def test_every_module_of_this_tree_is_followed_to_its_home():
-    found = check.imported_files(ROOT / "tests" / "test_readme.py", ROOT)
+    found = check.imported_files(ROOT / "tests" / "test_docs.py", ROOT)
     assert ROOT / "tests" / "printed.py" in found
     public = check.imported_files(ROOT / "tests" / "test_docs.py", ROOT)  # from iblurry import Learner
     assert ROOT / "iblurry" / "learner" / "learner.py" in public
