@@ -90,13 +90,6 @@ def test_the_closest_come_first_and_each_once(tree):
     assert chosen["tests/test_cart.py"] == "changed"
 
 
-def test_every_module_of_this_tree_is_followed_to_its_home():
-    found = check.imported_files(ROOT / "tests" / "test_docs.py", ROOT)
-    assert ROOT / "tests" / "printed.py" in found
-    public = check.imported_files(ROOT / "tests" / "test_docs.py", ROOT)  # from iblurry import Learner
-    assert ROOT / "iblurry" / "learner" / "learner.py" in public
-
-
 @pytest.mark.slow
 def test_tests_that_are_not_reached_in_time_are_skipped_and_counted_but_the_first_is_run(tree):
     (tree / "test_two.py").write_text("def test_one():\n    pass\n\n\ndef test_two():\n    raise ValueError\n")
@@ -106,13 +99,3 @@ def test_tests_that_are_not_reached_in_time_are_skipped_and_counted_but_the_firs
         done = subprocess.run(command, cwd=tree, env=os.environ | limit, capture_output=True, text=True, check=False)
         assert done.returncode == code
         assert said in done.stdout
-    assert "make check" in (ROOT / "CONTRIBUTING.md").read_text()
-
-
-@pytest.mark.slow
-def test_a_module_whose_doctests_come_first_is_imported_once():
-    """Else the tests after it compare classes with those of another copy."""
-    words = ["iblurry/streams/order.py", "tests/streams/test_published.py", "-k", "Order or unshuffled"]
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "0", *words]
-    done = subprocess.run(command, cwd=check.ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
