@@ -259,8 +259,6 @@ class Learner:
         samples, self.stream_batch = self.stream_batch, []
         stream = self._together([s for s in samples if s.label != REMOVED] if pace.train_stream else [])
         updates, self.credit = divmod(self.credit, pace.updates_per_sample.denominator)
-        if all(s.label == REMOVED for s in samples) and not self.method.rehearsal.joins(self.context.memory.size):
-            updates = 0  # nothing is left to train on
         for left in range(updates - 1, -1, -1):
             self.trainer.update(stream, last_of_round=left == 0)
         if pace.store_when == "after":

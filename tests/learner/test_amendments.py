@@ -12,7 +12,6 @@ from iblurry.learner.learner import Learner
 from iblurry.methods import METHODS as RECIPES
 from iblurry.methods import Hyperparameters, method
 from iblurry.parts import RingBuffer
-from iblurry.parts.memory import Memory, Sample
 
 METHODS = ["clib", "er", "mir", "sar", "derpp", "clib-reservoir", "balm", "gss"]
 
@@ -48,34 +47,29 @@ def weights(learner):
     return torch.cat([p.detach().flatten() for p in learner.context.network.parameters()])
 
 
-@pytest.mark.quick("clib", "er", "derpp")
-@pytest.mark.parametrize("name", METHODS)
-def test_the_memory_knows_the_numbers_of_its_samples(name):
-    learner = taught(name, samples=45)
+def numbers(learner):
+    """The numbers that the memory gives to its samples, which are those in the pictures."""
     memory = learner.context.memory
-    numbers = memory.written_at[: memory.size].tolist()
-    assert numbers == [number_in(image) for image in memory.images[: memory.size]]
-    waiting = len(learner.stream_batch)
-    assert len(set(numbers)) == memory.size
-    assert max(numbers) <= 45 - waiting * (learner.method.pace.store_when == "after")
+    found = memory.written_at[: memory.size].tolist()
+    assert found == [number_in(image) for image in memory.images[: memory.size]]
+    assert len(set(found)) == memory.size
+    return found
 
 
 @pytest.mark.quick("clib", "er", "derpp")
 @pytest.mark.parametrize("name", METHODS)
 def test_a_removed_sample_is_gone_and_the_numbers_stay_right(name):
     learner = taught(name, samples=45)
-    gone = [*list(held(learner))[:3], 45]  # the last one waits for its round, where there are rounds
-    waiting, stored = range(46 - len(learner.stream_batch), 46), held(learner)
+    stored, waiting = numbers(learner), range(46 - len(learner.stream_batch), 46)
+    assert max(stored) <= 45 - len(waiting) * (learner.method.pace.store_when == "after")
+    gone = [*stored[:3], 45]  # the last one waits for its round, where there are rounds
     for number in gone:
         assert amendments.remove(learner, number) == (number in waiting or number in stored)
         assert amendments.remove(learner, number) == (number in waiting)  # it waits to be left out
     size = learner.context.memory.size
     taught(name, samples=20, begin=46, learner=learner)
-    memory = learner.context.memory
-    assert memory.size > size
-    numbers = memory.written_at[: memory.size].tolist()
-    assert numbers == [number_in(image) for image in memory.images[: memory.size]]
-    assert not set(gone) & set(numbers)
+    assert learner.context.memory.size > size
+    assert not set(gone) & set(numbers(learner))
     assert weights(learner).isfinite().all()
 
 
@@ -87,26 +81,6 @@ def test_what_waits_for_its_round_is_not_trained_on_once_it_is_removed():
     taught("er", samples=1, begin=4, learner=learner)  # the round begins, and has one sample
     assert list(held(learner)) == [4]
     assert not torch.equal(weights(learner), before)
-
-
-def test_a_round_of_removed_samples_changes_nothing():
-    learner = taught("er", samples=3)
-    learner.observe(picture(4), "a")
-    fresh = taught("er", samples=3)
-    for number in (1, 2, 3):
-        amendments.remove(fresh, number)
-    before = weights(fresh)
-    fresh.observe(picture(4), "a")
-    again = taught("er", samples=3)
-    for number in (1, 2, 3):
-        amendments.remove(again, number)
-    again.context.counters.seen += 1
-    again.stream_batch.append(again.stream_batch[0])  # a fourth that is removed, too
-    again.credit += 1
-    again._round()
-    assert torch.equal(weights(again), before)
-    assert again.context.memory.size == 0
-    assert not torch.equal(weights(fresh), before)
 
 
 @pytest.mark.parametrize("name", ["clib", "er"])
@@ -139,9 +113,9 @@ def test_a_class_by_another_name():
     assert [*learner.labels] == ["b", "c", "z"]
     assert torch.equal(weights(learner), before)
     assert torch.equal(learner.logits(picture(3)[None]), answers)
-    with pytest.raises(InputError, match="merge 'z' into it"):
+    with pytest.raises(InputError, match=r"'b'.* 'z'"):
         amendments.rename_class(learner, "z", "b")
-    with pytest.raises(UnknownLabelError, match=r"no class 'a'. Known: 'b', 'c', 'z'"):
+    with pytest.raises(UnknownLabelError, match=r"'a'.* 'b', 'c', 'z'"):
         amendments.rename_class(learner, "a", "q")
 
 
@@ -211,47 +185,35 @@ def test_rehearsal_of_a_method_that_never_reads_its_memory_is_nothing():
 @pytest.mark.quick("clib", "er", "derpp")
 @pytest.mark.parametrize("name", METHODS)
 def test_interrupted_among_amendments_it_comes_to_the_same_bits(name):
-    def begin():
-        return taught(name, samples=29)
-
-    def finish(learner):
+    def amended():
+        learner = taught(name, samples=29)
         amendments.remove(learner, 29)
         amendments.relabel(learner, 28, "a")
         amendments.rehearse(learner, 4)
         amendments.merge_class(learner, "a", "b")
         taught(name, samples=11, begin=30, learner=learner)
         amendments.delete_class(learner, "c")
+        return learner
+
+    peace, saved = amended(), taught(name, samples=0)
+    saved.load_state_dict(amended().state_dict())
+    for learner in (peace, saved):
         amendments.rehearse(learner, 4)
-        return weights(taught(name, samples=11, begin=41, learner=learner))
-
-    peace = finish(begin())
-    saved = taught(name, samples=0)
-    learner = begin()
-    amendments.remove(learner, 29)
-    amendments.relabel(learner, 28, "a")
-    amendments.rehearse(learner, 4)
-    amendments.merge_class(learner, "a", "b")
-    taught(name, samples=11, begin=30, learner=learner)
-    amendments.delete_class(learner, "c")
-    saved.load_state_dict(learner.state_dict())
-    amendments.rehearse(saved, 4)
-    assert torch.equal(weights(taught(name, samples=11, begin=41, learner=saved)), peace)
+        taught(name, samples=11, begin=41, learner=learner)
+    assert torch.equal(weights(saved), weights(peace))
 
 
-def test_what_is_kept_beside_the_memory_cannot_be_corrected():
-    for name in ("bic", "gdumb"):
-        with pytest.raises(InputError, match=f"{name} keeps samples or a network outside the memory"):
-            amendments.remove(taught(name, memory=60), 1)
+@pytest.mark.parametrize("name", ["bic", "gdumb"])
+def test_what_is_kept_beside_the_memory_cannot_be_corrected(name):
+    with pytest.raises(InputError, match=name):
+        amendments.remove(taught(name, memory=60), 1)
 
 
 def test_sums_of_a_closed_form_are_merged_and_forgotten():
-    def slda(classes):
-        learner = Learner(method("randumb"), image=(1, 8, 8), classes=6, memory=24)
-        for number in range(1, 31):
-            learner.observe(picture(number), classes[number % 3])
-        return learner
-
-    merged, at_once = slda("abc"), slda("bbc")
+    merged, at_once = (
+        taught("randumb", classes=classes, learner=Learner("randumb", image=(1, 8, 8), classes=6, memory=24))
+        for classes in ("abc", "bbc")
+    )
     amendments.merge_class(merged, "a", "b")
     questions = np.stack([picture(number) for number in range(50)])
     assert merged.predict(questions) == at_once.predict(questions)
@@ -284,30 +246,10 @@ def test_a_closed_form_is_corrected_exactly_while_it_holds_the_sample(name):
 
 
 def test_products_of_a_deleted_class_lose_its_mean():
-    learner = Learner(method("slda"), image=(1, 8, 8), classes=6, memory=24, network="frozen:mlp")
-    for number in range(1, 31):
-        learner.observe(picture(number), "abc"[number % 3])
+    learner = taught("slda", learner=Learner("slda", image=(1, 8, 8), classes=6, memory=24, network="frozen:mlp"))
     readout = learner.parts["readout"]
     before, row = readout.products(), learner.labels.index("b")
     mean, count = readout.means()[row].clone(), readout.counts[row].clone()
     amendments.delete_class(learner, "b")
     torch.testing.assert_close(before - readout.products(), count * torch.outer(mean, mean))
     assert set(learner.predict(np.stack([picture(number) for number in range(50)]))) == {"a", "c"}
-
-
-def test_rows_move_up_with_their_columns():
-    memory = Memory(4, (1, 2, 2))
-    column = memory.column("importance", fill=0.5)
-    for label in range(4):
-        sample = Sample(torch.full((1, 1, 2, 2), label, dtype=torch.uint8), torch.tensor([label]), label)
-        memory.write(memory.next_row(), sample)
-        column[label] = label
-    images = memory.images
-    memory.remove(torch.tensor([True, False, True, False]))
-    assert (memory.size, memory.full) == (2, False)
-    assert memory.labels.tolist() == [1, 3, -1, -1, -1]
-    assert memory.written_at.tolist() == [2, 4, 0, 0, 0]
-    assert memory.images[:, 0, 0, 0].tolist() == [1, 3, 0, 0, 0]
-    assert column.tolist() == [1.0, 3.0, 0.5, 0.5, 0.5]
-    assert memory.images is images
-    assert memory.next_row().tolist() == [2]

@@ -1,22 +1,22 @@
-"""What a method says it costs and stores is what it costs and stores: counted on a learner at work."""
+"""What a method costs and keeps: declared by its parts, counted by the host, and metered on networks at work."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from types import SimpleNamespace
+from collections import Counter
 
 import pytest
 import torch
 from torch import nn
 
-from iblurry.compute import Cost, Passes, Workload
+from iblurry.compute import ComputeMeter, Cost, Passes, QueryCounter, Workload
 from iblurry.engine.mlp_passes import MLPPasses
 from iblurry.engine.network import OptimizedNetwork
 from iblurry.errors import InputError
-from iblurry.learner.cost import MethodCost, cost, stores
-from iblurry.methods import METHODS, Hyperparameters, bic, clib, er, mir
-from iblurry.methods.method import KINDS, Pace
+from iblurry.learner.cost import HOLDINGS, MethodCost, bytes_held, cost, stores
+from iblurry.methods import METHODS, Hyperparameters, bic, clib, er, gdumb, mir
+from iblurry.methods.method import KINDS, Method, Pace
 from iblurry.network.shadow import ShadowNetwork
 from iblurry.parts import (
     BiasCorrected,
@@ -29,22 +29,33 @@ from iblurry.parts import (
     Refit,
     Ridge,
     ScheduledPrior,
+    Shuffled,
     Uniform,
 )
-from tests.laws.lawful import HYPERPARAMETERS, LAWFUL, new_learner
+from iblurry.parts.context import Context
+from iblurry.parts.readout.closed_form import ClosedForm
+from tests.laws.lawful import HYPERPARAMETERS, LAWFUL, assert_same_state, new_learner
+from tests.laws.test_laws import feed
 
 BUDGET = 54  # 4 wait outside ER's memory; a tenth of the other 50 is one validation sample for each of 5 classes
 
 
-def _quick(method):
+def _quick(method: Method) -> Method:
     """Three epochs are as good to count as hundreds, and two batches of gradients as many."""
     if isinstance(method.admission, Diverse):
-        method = dataclasses.replace(method, admission=Diverse(batches=2, size=4))
-    if method.refit is None:
-        return method
-    return dataclasses.replace(method, readout=dataclasses.replace(method.readout, epochs=3))
+        return dataclasses.replace(method, admission=Diverse(batches=2, size=4))
+    if isinstance(method.readout, ClosedForm):
+        return dataclasses.replace(method, readout=dataclasses.replace(method.readout, width=24))
+    if method.refit is not None:
+        return dataclasses.replace(method, readout=dataclasses.replace(method.readout, epochs=3))
+    return method
 
 
+ER_REFITTED = er(  # learns online, and is refitted for queries between which nothing may be stored
+    Hyperparameters(batch=16),
+    readout=Refit(epochs=2),
+    refit=dataclasses.replace(gdumb(HYPERPARAMETERS).refit, gradient=(Project(count=5),)),
+)
 METERED = {
     **{name: _quick(method) for name, method in LAWFUL.items()},
     "mir-few": mir(HYPERPARAMETERS, rehearsal=Interfered(count=2, candidates=5)),
@@ -52,6 +63,7 @@ METERED = {
     "er-thrice": er(Hyperparameters(batch=6, updates_per_sample=3)),
     "clib-all-rows": clib(HYPERPARAMETERS, rehearsal=Uniform(count=BUDGET)),
     "bic-more-aside": bic(HYPERPARAMETERS, readout=BiasCorrected(share=0.3)),
+    "er-refitted": ER_REFITTED,
 }
 FULL = Workload(streamed=8, batch=16, capacity=100, budget=54, classes=4, tasks=1)
 BY_HAND = [  # 8 new and 8 remembered images in a batch
@@ -89,65 +101,223 @@ PERIOD = 24  # samples: whole rounds and whole spans between two measures for al
 
 @pytest.fixture
 def meter(monkeypatch):
-    """Counts the images through any network: forwards, and backwards where a gradient comes back to the answer."""
-    count = SimpleNamespace(forward=0, backward=0)
+    """Images through any network, by whether a gradient comes back; and apart, the memory's losses and a teacher's."""
+    count: Counter[str] = Counter()
     forward = OptimizedNetwork.forward_both
 
     def metered(self, images):
         features, logits = forward(self, images)
-        count.forward += len(images)
+        count["forward"] += len(images)
         if logits.requires_grad:
-            logits.register_hook(lambda _: setattr(count, "backward", count.backward + len(images)))
+            logits.register_hook(lambda _: count.update(backward=len(images)))
         return features, logits
 
-    def since_last():
-        passes = Passes(count.forward, count.backward)
-        count.forward = count.backward = 0
-        return passes
+    def apart(purpose, work):
+        def measured(*given, **named):
+            before = count["forward"]
+            values = work(*given, **named)
+            count[purpose] += count["forward"] - before
+            return values
+
+        return measured
 
     def by_hand(passes, images, forward=MLPPasses.forward_both):
-        count.forward += len(images)
+        count["forward"] += len(images)
         return forward(passes, images)
 
     def backward(passes, backward=MLPPasses.backward):
-        count.backward += len(passes.gradient)
+        count["backward"] += len(passes.gradient)
         backward(passes)
 
     monkeypatch.setattr(OptimizedNetwork, "forward_both", metered)
     monkeypatch.setattr(MLPPasses, "forward_both", by_hand)
     monkeypatch.setattr(MLPPasses, "backward", backward)
-    return since_last
+    monkeypatch.setattr(Context, "memory_losses", apart("losses", Context.memory_losses))
+    monkeypatch.setattr(ShadowNetwork, "forward_both", apart("distillation", ShadowNetwork.forward_both))
+    return count
 
 
-@pytest.mark.quick("er", "clib", "bic", "mir", "gdumb", "derpp", "slda")
+def totals(*tallies):
+    return (
+        sum(sum(tally.forward.values()) for tally in tallies),
+        sum(sum(tally.backward.values()) for tally in tallies),
+    )
+
+
+TAUGHT = ("bic", "balm", "mkd", "sdp")  # by a shadow network
+PASSING = ("bic", "derpp", "mir", "agem", "gss", "clib-running", "er-refitted", "ncm", "slda", "ranpac")  # parts do
+
+
+@pytest.mark.quick("er", "clib", "bic", "mir", "gdumb", "derpp", "slda", "clib-running", "er-refitted")
 @pytest.mark.parametrize("name", METERED)
-def test_declared_is_counted(name, meter, samples, questions):
-    method = METERED[name]
-    method = dataclasses.replace(method, pace=dataclasses.replace(method.pace, early_samples=0))
+def test_what_is_declared_and_counted_is_what_was_made(name, meter, samples, questions):
+    """Sample by sample while the memory fills; then declared for a period in which nothing else changes."""
+    method = dataclasses.replace(METERED[name], pace=dataclasses.replace(METERED[name].pace, early_samples=0))
     budget = 96 + PERIOD if method.admission.keeps_all else BUDGET
     learner = new_learner(method, network="mlp:width=12", memory=budget)
-    endless = itertools.cycle(samples)
+    spent, queries = learner.context.spent, learner.context.queries
+    refits: list[int] = []
+    learner.on_refit = lambda done, total: refits.append(done)
+    endless, last = itertools.cycle(samples), Counter()
+
+    def since_last():
+        """Passes that were made, all of which were counted; without those of the images asked about."""
+        assert totals(spent, queries) == (meter["forward"], meter["backward"])
+        made = meter - last
+        last.update(made)
+        return Passes(made["forward"], made["backward"])
+
+    def ask():
+        learner.predict(questions)
+        return since_last() + Passes(0 if name.startswith("randumb") else -len(questions))  # which has no network
+
     for at in range(1, 97):  # memory full, five classes met, one of them in the third task
         learner.observe(*next(endless))
+        since_last()
+        if at in (7, 14, 33, 35, 60):  # 33 and 35 lie in one round of sixteen
+            ask()
         if at in (20, 40):
             learner.end_task()
+            ask()
     assert learner.context.memory.full or method.admission.keeps_all
     assert len(learner.labels) == 5
-    meter()
-
     for _ in range(PERIOD):
         learner.observe(*next(endless))
-    sample = meter() * (1 / PERIOD)
-    learner.predict(questions)
-    asked = Passes(0 if name == "randumb" else -len(questions))  # which has no network
-    query = meter() + asked
-    learner.predict(questions)
-    again = meter() + asked
+    sample, query, again = since_last() * (1 / PERIOD), ask(), ask()
     learner.end_task()
-    declared = cost(method, budget, classes=5)
-    assert (sample.forward, sample.backward) == pytest.approx((declared.sample.forward, declared.sample.backward))
-    assert (query, meter()) == (declared.query, declared.task)
+    task = since_last()
     assert again == Passes()  # nothing was learnt in between
+    if name != "er-refitted":  # what rules add to a refit is not declared
+        declared = cost(method, budget, classes=5)
+        assert (sample.forward, sample.backward) == pytest.approx((declared.sample.forward, declared.sample.backward))
+        assert (query, task) == (declared.query, declared.task)
+    assert spent.updates + queries.updates == learner.context.updates + len(refits)
+    assert spent.forward["losses"] == meter["losses"]
+    assert spent.forward["distillation"] == meter["distillation"]
+    assert (spent.forward["distillation"] > 0) == name.startswith(TAUGHT)
+    assert spent.backward["distillation"] == 0  # nobody teaches the teacher
+    assert spent.forward["queries"] == 0
+    assert spent.forward["training"] == spent.backward["training"]
+    passing = name.startswith(PASSING) and name != "mir-memory-only"  # which streams nothing to look ahead for
+    assert (spent.forward["parts"] + queries.forward["parts"] > 0) == passing
+
+
+def test_by_hand(samples, questions):
+    """ER in rounds of four: the memory holds 0, 4, 8, ... rows, of which four join once there are any."""
+    learner = new_learner(er(HYPERPARAMETERS), network="mlp:width=12")
+    for image, label in samples[:11]:
+        learner.observe(image, label)
+    learner.predict(questions)
+    spent = learner.context.spent
+    assert spent.updates == 8
+    assert +Counter(spent.forward) == +Counter(spent.backward) == {"training": 4 * 4 + 4 * 8}
+    assert learner.context.queries.forward["queries"] == len(questions)
+
+
+@pytest.mark.parametrize("name", ["bic-more-aside", "gdumb", "er-refitted"])
+def test_who_resumes_counts_no_preparation_twice(name, samples, questions):
+    whole, first, second = (new_learner(METERED[name], network="mlp:width=12") for _ in range(3))
+    for learner in (whole, first):
+        feed(learner, samples, stop=33)  # in the second task, a class is new
+        learner.predict(questions)
+    second.load_state_dict(first.state_dict())
+    second.context.queries.load_state_dict(first.context.queries.state_dict())
+    for learner in (whole, second):
+        learner.predict(questions)  # prepared already; the second does not know how any more
+        feed(learner, samples, start=33, stop=34)
+        learner.predict(questions)
+    assert_same_state(second.context.queries.state_dict(), whole.context.queries.state_dict())
+    assert totals(whole.context.queries)[0] > 3 * len(questions)
+
+
+def test_preparations_are_counted_once_for_each_moment():
+    queries = QueryCounter()
+    assert [queries.first_time("refit", (at,)) for at in (5, 5, 6, 5)] == [True, False, True, True]
+    queries.forward["queries"] += 3
+    again = QueryCounter()
+    again.load_state_dict(queries.state_dict())
+    assert not again.first_time("refit", (5,))
+    assert again.state_dict() == queries.state_dict()
+
+
+def test_a_users_part_is_counted_without_a_word(samples):
+    class Curious(Shuffled):
+        def choose(self, stream, drawn):
+            network, memory = self.context.network, self.context.memory
+            with torch.enable_grad():
+                network(self.context.pipeline.test(stream.images)).sum().backward()
+            self.context.losses(memory.images[:3], memory.labels[:3].clamp(min=0))
+            return drawn.rows
+
+    learner = new_learner(er(HYPERPARAMETERS, rehearsal=Curious(count=4)), network="mlp:width=12")
+    for image, label in samples[:8]:  # two rounds of four updates on four streamed samples
+        learner.observe(image, label)
+    spent = learner.context.spent
+    assert (spent.forward["parts"], spent.backward["parts"]) == (8 * (4 + 3), 8 * 4)
+    assert spent.forward["training"] == spent.backward["training"] == 4 * 4 + 4 * 8
+
+
+def test_a_captured_step_is_counted_at_each_replay():
+    meter, rows = ComputeMeter(), [5, 7]
+    with meter.recording() as passes:  # as a capture does: nothing of it is computed
+        with meter.counting("training"):
+            meter.add(16)
+        meter.add(16, backward_of="training")
+        with meter.counting("losses", images=lambda: rows[0]):
+            meter.add(100)
+    assert sum(meter.counter.forward.values()) == 0
+    for _ in range(2):
+        meter.replay(passes)
+        rows.pop(0)
+    assert +Counter(meter.counter.forward) == {"training": 32, "losses": 12}
+    assert meter.counter.backward["training"] == 32
+
+
+SAMPLE, COLUMN = 64 + 8, 8  # bytes: an image of 1x8x8 with its label
+
+
+@pytest.mark.quick("er", "clib", "gss", "mkd")
+@pytest.mark.parametrize("name", [name for name in METHODS if "-" not in name])
+def test_bytes(name, samples):
+    chosen = METERED[name]
+    learner = new_learner(chosen, network="mlp")
+    held = bytes_held(learner)
+    assert tuple(held) == HOLDINGS
+    body = 64 * 256 + 256 + 256 * 256 + 256
+    weights = 4 * (body + 256 * 6 + 6)
+    network = weights + 6  # which rows are open
+    capacity = learner.context.memory.capacity
+    columns = {"clib": 4, "gss": 1, "sar": 1, "derpp": 6 // 2}.get(name, 0)  # six float32 are three float64
+    assert held["memory"] == capacity * (SAMPLE + COLUMN * (1 + columns))
+    assert held["stream"] == SAMPLE * chosen.pace.stream_batch
+    assert held["aside"] == (2 * SAMPLE if name == "bic" else 0)  # a tenth of 20
+    assert held["network"] == network
+    trained = 4 * body if name == "sdp" else weights
+    buffers = {"gdumb": 1, "rm": 1, "joint": 1, "ncm": 0, "slda": 0, "ranpac": 0, "randumb": 0}.get(name, 2)
+    assert held["optimizer"] == trained * buffers
+    average = network + 4 * (1 + 6)  # and how many updates it has seen, each row of the head too
+    kept = {
+        "bic": network + 6 * 2 * 4,
+        "ewc": 3 * 4 * body + 8,
+        "gss": 8,
+        "clib": 8 + 8 + 8,
+        "balm": average + 4 * 6,
+        "mkd": average,
+        "sdp": 2 * average + network + 4 + 4 * 6 * 100 + 8 * 6,
+        "sar": 4 * (6 + 6 * 6 + 6 * 256 + 6 + 6),
+        "ncm": 8 * (6 + 6 * 256),
+        **{name: 8 * (6 + 6 * n + n * n + 64 * n) for name, n in (("slda", 256), ("ranpac", 24), ("randumb", 24))},
+    }
+    assert held["parts"] == kept.get(name, 0)
+    feed(learner, samples)
+    assert bytes_held(learner) == held
+
+
+def test_a_fresh_network_beside_one_that_learns_is_a_second(samples):
+    both = bytes_held(new_learner(METERED["er-refitted"], network="mlp", memory=40))
+    plain = bytes_held(new_learner(er(HYPERPARAMETERS), network="mlp"))
+    assert both["network"] == 2 * plain["network"]
+    assert both["optimizer"] == plain["optimizer"] * 3 // 2
 
 
 def test_the_paper_s_methods_at_the_paper_s_size():
@@ -176,12 +346,6 @@ def test_the_pace_is_in_it():
     slow = clib(Hyperparameters(updates_per_sample="1/4", measure_every=10))
     assert cost(slow, 500).sample == Passes((16 + 50) / 4, 16 / 4)
     assert cost(dataclasses.replace(slow, admission=Importance(decrease="running")), 500).sample.forward == 66 / 4 + 1
-
-
-def test_costs_add_up():
-    one = Cost(update=Passes(1, 2), sample=Passes(3), query=Passes(4), task=Passes(5, 6))
-    assert one + one == Cost(update=Passes(2, 4), sample=Passes(6), query=Passes(8), task=Passes(10, 12))
-    assert Passes(3, 1) * 2 == Passes(6, 2)
 
 
 def test_no_row_no_cost():
@@ -221,11 +385,6 @@ def test_phrases_name_the_fields():
         "a copy of the network as a teacher",
         "25% of the budget as a validation set, never trained on",
     ]
-
-
-def test_a_part_that_says_nothing_costs_nothing():
-    workload = Workload(streamed=8, batch=16, capacity=500, budget=500, classes=10)
-    assert er().rehearsal.cost(workload) == Cost()
 
 
 def test_what_two_parts_share_is_named_once():

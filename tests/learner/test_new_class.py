@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,8 @@ import torch
 from iblurry.augment.pipeline import Augment
 from iblurry.learner.learner import Learner
 from iblurry.methods import Hyperparameters, method
+from iblurry.methods.method import Head
+from iblurry.parts import Constant
 
 RNG = np.random.default_rng(3)
 HYPERPARAMETERS = Hyperparameters(batch=8)
@@ -18,11 +22,11 @@ def picture(shape=(1, 8, 8)):
     return RNG.integers(0, 256, shape, dtype=np.uint8)
 
 
-def trained(name, samples, hyperparameters=HYPERPARAMETERS):
+def trained(chosen, samples, hyperparameters=HYPERPARAMETERS, network="convnet"):
     """Two classes in turn."""
-    learner = Learner(
-        method(name, hyperparameters), image=(1, 8, 8), classes=6, memory=40, network="convnet", augment=Augment(pad=1)
-    )
+    if isinstance(chosen, str):
+        chosen = method(chosen, hyperparameters)
+    learner = Learner(chosen, image=(1, 8, 8), classes=6, memory=40, network=network, augment=Augment(pad=1))
     for i in range(samples):
         learner.observe(picture(), i % 2)
     return learner
@@ -43,22 +47,21 @@ def moments(learner, of):
     }
 
 
-@pytest.mark.parametrize("name", ["er", "clib"])
-def test_old_rows_stay_bit_for_bit_and_released_draws_the_bias_within_its_bound(name, golden):
+@pytest.mark.parametrize("name", ["er", "clib", "er-released", "clib-released", "rm"])
+def test_old_rows_stay_bit_for_bit_and_what_is_drawn_again_lies_within_its_bound(name, golden):
     bound = np.float32(golden["linear_init_bound"]["weight_and_bias_uniform_bound"])
-    for chosen in (name, f"{name}-released"):
-        learner = Learner(method(chosen), image=(3, 16, 16), classes=10, memory=60, network="resnet18")
-        assert learner.context.network.features == golden["linear_init_bound"]["in_features"]
-        learner.meet("a")
-        learner.meet("b")
-        before = head(learner)
-        learner.meet("c")
-        after = head(learner)
-        assert torch.equal(after["weight"][:2], before["weight"][:2])
-        assert after["weight"][2].any()
-        assert after["weight"].abs().max() <= bound
-        assert after["bias"].abs().max() <= bound
-        assert (after["bias"][:2] != before["bias"][:2]).tolist() == [chosen != name] * 2
+    learner = Learner(method(name), image=(3, 16, 16), classes=10, memory=60, network="resnet18")
+    assert learner.context.network.features == golden["linear_init_bound"]["in_features"]
+    learner.meet("a")
+    learner.meet("b")
+    before = head(learner)
+    learner.meet("c")
+    after = head(learner)
+    assert (after["weight"][:2] != before["weight"][:2]).any(1).tolist() == [name == "rm"] * 2
+    assert (after["bias"][:2] != before["bias"][:2]).tolist() == [name not in ("er", "clib")] * 2
+    assert after["weight"][2].any()
+    assert after["weight"].abs().max() <= bound
+    assert after["bias"].abs().max() <= bound
 
 
 def test_clib_carries_the_whole_optimizer_state_and_its_head_rate_restarts_when_released():
@@ -106,3 +109,22 @@ def test_er_starts_the_head_and_every_rate_again_and_keeps_the_body(name):
         learner.observe(picture(), 2)
     assert used[0] == [3e-4] * len(rates)
     assert used[1] == [pytest.approx(2.7e-4)] * len(rates)
+
+
+@pytest.mark.parametrize(
+    "moments, ratio", [("forget", 1.0), ("keep", 0.1 / (1 - 0.9**9) * np.sqrt((1 - 0.999**9) / 0.001))]
+)
+def test_first_adam_step_of_a_new_row(moments, ratio):
+    """A fresh state moves by the rate; a carried step counter t by rate * (1-b1)/(1-b1^t) * sqrt((1-b2^t)/(1-b2))."""
+    chosen = method("clib", HYPERPARAMETERS)
+    constant = dataclasses.replace(chosen, head=Head(moments=moments), schedule=Constant(initial_lr=1e-3))
+    learner = trained(constant, samples=8, network="mlp")
+    net = learner.context.network
+    row = learner.meet(2)
+    before = net.head.weight[row].detach().clone()
+    learner.observe(picture(), 2)
+    moved = (net.head.weight[row] - before).detach().abs()
+    t = 1 if moments == "forget" else 9
+    expected = 1e-3 * (1 - 0.9) / (1 - 0.9**t) * np.sqrt((1 - 0.999**t) / (1 - 0.999))
+    assert expected / 1e-3 == pytest.approx(ratio)
+    assert float(moved.max()) == pytest.approx(expected, rel=1e-3)
