@@ -25,7 +25,7 @@ from iblurry import load
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry
 from iblurry.live.messages import Calibration, Operation
-from iblurry.live.predictor import SnapshotModel, take_snapshot
+from iblurry.live.predictor import SnapshotModel
 from iblurry.live.settings import Settings
 
 METHODS = ["ncm", "slda", "ranpac", "er", "clib", "balm"]
@@ -71,7 +71,7 @@ def measure(data, method, seed, given):
         rng.permutation(np.flatnonzero(np.isin(data.test.labels, one)))[: given.asked] for one in (known, strangers)
     ]
     images = [np.stack([data.test.images[row] for row in each]) for each in rows]
-    snapshot = take_snapshot(learning.learner, learning.learnt)
+    snapshot = learning.snapshot()
     before, _ = answer(settings, snapshot, Calibration(), images[0])
     after, least = answer(settings, snapshot, learning.calibrator.fitted, images[0])
     strange, _ = answer(settings, snapshot, learning.calibrator.fitted, images[1])

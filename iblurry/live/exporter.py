@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import multiprocessing
 import os
 import shutil
-from collections.abc import Sequence
-from multiprocessing.connection import Connection
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from iblurry.components import objects
 from iblurry.errors import IblurryError
 from iblurry.launch.processes import end_with_parent
 from iblurry.live import process
 from iblurry.live.quota import Refusal
-from iblurry.live.settings import Settings
+from iblurry.live.settings import Settings, UserCode, bring
 from iblurry.storage.files import write_errors
 
 FOLDER = "models"  # in the service's own: what a killed server left there, the next one removes
-FORMATS = ("pt2", "onnx", "safetensors")
 NICE = 10  # learning and answering come first
 
 
@@ -56,27 +53,18 @@ class ModelExporter:
 
     def _run(self, path: Path) -> int:
         context: Any = multiprocessing.get_context(process.START_METHOD)
-        answer, its_answer = context.Pipe(duplex=False)
-        own = self.settings.user_modules(), self.settings.user_objects()
-        worker = context.Process(target=export_checkpoint, args=(its_answer, self.folder, path, *own), daemon=True)
-        worker.start()
-        its_answer.close()
-        try:
-            found: int | str = answer.recv()
-        except EOFError:
-            found = f"The process that exports was lost (exit code {worker.exitcode}); try again."
-        finally:
-            answer.close()
-            worker.join()
-        if isinstance(found, str):
-            raise Refusal(409, "cannot_export", found)
-        return found
+        with ProcessPoolExecutor(1, context) as pool:
+            try:
+                return pool.submit(_export_checkpoint, self.folder, path, self.settings.user_code()).result()
+            except IblurryError as error:
+                raise Refusal(409, "cannot_export", str(error)) from error
+            except BrokenProcessPool as error:
+                message = "The process that exports was lost; try again."
+                raise Refusal(409, "cannot_export", message) from error
 
 
-def export_checkpoint(
-    answer: Connection, folder: Path, path: Path, modules: Sequence[str], user_objects: dict[str, Any]
-) -> None:
-    """The process's main function; it answers with the samples that the model had learnt, or why there is none."""
+def _export_checkpoint(folder: Path, path: Path, user_code: UserCode) -> int:
+    """Export the newest checkpoint; returns the samples that the model had learnt."""
     os.nice(NICE)
     end_with_parent()
     import torch
@@ -84,15 +72,9 @@ def export_checkpoint(
     from iblurry.learner.learner import Learner
 
     torch.set_num_threads(1)
-    for module in modules:
-        importlib.import_module(module)
-    objects.receive(user_objects)
-    try:
-        learner = Learner.load(folder)
-        with write_errors(path):
-            path.parent.mkdir(exist_ok=True)
-        (learner.save if path.suffix == ".safetensors" else learner.export)(path)
-    except IblurryError as error:
-        answer.send(str(error))
-    else:
-        answer.send(learner.context.seen)
+    bring(user_code)
+    learner = Learner.load(folder)
+    with write_errors(path):
+        path.parent.mkdir(exist_ok=True)
+    (learner.save if path.suffix == ".safetensors" else learner.export)(path)
+    return learner.context.seen

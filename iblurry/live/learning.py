@@ -13,7 +13,7 @@ import torch
 from iblurry.errors import CheckpointError
 from iblurry.learner import amendments
 from iblurry.live.log import LogEntry
-from iblurry.live.messages import LearnerReport, MemorySample, Operation
+from iblurry.live.messages import LearnerReport, MemorySample, Operation, Snapshot
 from iblurry.live.quality import UNTESTED, Calibrator, HeldOut, HeldOutSample, Quality, ask
 from iblurry.live.settings import Settings
 from iblurry.network import FLOOR
@@ -229,10 +229,21 @@ class LiveLearner:
         pixels = [image.copy() for image in images] if self.learner.context.frozen is None else [None] * size
         return [MemorySample(i, str(labels[rows[i]]), worth[i], int(since[i]), pixels[i]) for i in range(size)]
 
+    def snapshot(self) -> Snapshot:
+        """What the learner answers with now; no tensors where there is no class."""
+        tensors = (
+            [values.numpy() for values in self.learner.snapshot()] if self.learner.context.network.open_rows else []
+        )
+        return Snapshot(self.learnt, tuple(self._labels()), tensors, self.at, self.calibrator.fitted)
+
+    def _labels(self) -> list[str]:
+        """By head row; "" where a class was deleted."""
+        return ["" if label is None else str(label) for label in self.learner.labels]
+
     def report(self, *, samples_per_second: float = 0.0, new_points: Sequence[dict[str, Any]] = ()) -> LearnerReport:
         """Progress and quality; the parameters are known by the caller alone."""
         context, trainer, quality = self.learner.context, self.learner.trainer, self.quality
-        labels = ["" if label is None else str(label) for label in self.learner.labels]
+        labels = self._labels()
         held = torch.bincount(context.memory.labels[: context.memory.size].cpu(), minlength=len(labels)).tolist()
         classes = [row | {"held": held[i]} for i, row in enumerate(quality.classes(labels)) if labels[i]]
         loss = float(trainer.loss) if context.updates > self._restored_updates else float("nan")

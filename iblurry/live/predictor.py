@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from iblurry.learner.learner import Learner
 from iblurry.live.messages import Predictions, Snapshot
 from iblurry.live.quality import to_probabilities
 from iblurry.live.settings import Settings
@@ -88,10 +87,3 @@ class SnapshotModel:
         logits = self._readout.logits(self._context.encode(images))[:, : len(self.labels)]
         probabilities = to_probabilities(logits, self._calibration.temperature)
         return Predictions(self.at, self.labels, probabilities, threshold=self._threshold)
-
-
-def take_snapshot(learner: Learner, at: int) -> Snapshot:
-    """What the learner answers with after `at` samples; nothing where there is no class."""
-    tensors = [values.numpy() for values in learner.snapshot()] if learner.context.network.open_rows else []
-    labels = tuple("" if label is None else str(label) for label in learner.labels)
-    return Snapshot(at, labels, tensors)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import importlib
 import logging
 import multiprocessing
 import os
@@ -14,12 +12,11 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from iblurry.components import objects
 from iblurry.errors import DiskFullError, FolderError, IblurryError
 from iblurry.experiment.periodic import Periodic
 from iblurry.launch.processes import end_with_parent
@@ -37,7 +34,7 @@ from iblurry.live.messages import (
 )
 from iblurry.live.quota import SAVE_SAMPLES
 from iblurry.live.settings import FILE as SETTINGS
-from iblurry.live.settings import Settings
+from iblurry.live.settings import Settings, UserCode, bring
 from iblurry.storage.files import file_id, locked
 from iblurry.storage.untrusted import named
 
@@ -132,8 +129,7 @@ class LearnerProcess:
         messages, its_messages = context.Pipe(duplex=False)
         its_commands, commands = context.Pipe(duplex=False)
         os.set_blocking(commands.fileno(), False)
-        own = self.settings.user_modules(), self.settings.user_objects()
-        args = (its_messages, its_commands, self.folder, self.settings, *own)
+        args = (its_messages, its_commands, self.folder, self.settings, self.settings.user_code())
         process = context.Process(target=learn, args=args, name="learning", daemon=True)
         process.start()
         self._process, self.pid = process, process.pid
@@ -164,27 +160,15 @@ class LearnerProcess:
         return saved, "stalled" if stalled else f"exit code {process.exitcode}"
 
 
-def learn(
-    messages: Connection,
-    commands: Connection,
-    folder: Path,
-    settings: Settings,
-    modules: Sequence[str],
-    user_objects: dict[str, Any],
-) -> None:
-    """The process's main function. All it knows is in the log and the checkpoints, so it may be killed at any time.
-
-    `modules` and `user_objects` are the user's own code in the settings.
-    """
+def learn(messages: Connection, commands: Connection, folder: Path, settings: Settings, user_code: UserCode) -> None:
+    """The process's main function. All it knows is in the log and the checkpoints, so it may be killed at any time."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which sends Command.STOP
     end_with_parent()
     try:
         import torch
 
         torch.set_num_threads(settings.threads)
-        for module in modules:
-            importlib.import_module(module)
-        objects.receive(user_objects)
+        bring(user_code)
         LogReader(folder).close()  # before the lock's file is made: a folder that is gone is not made again
         with locked(folder / LOCK, timeout=LOCK_SECONDS, remedy="choose another --data-dir"):
             LearnerLoop(messages, commands, folder, settings).run()
@@ -277,15 +261,10 @@ class LearnerLoop:
             self.stopping = True
 
     def _publish(self) -> None:
-        from iblurry.live.predictor import take_snapshot
-
         if self._published == self.learner.at:
             return
         self.learner.check()  # the snapshot before is better than one that is not finite
-        snapshot = take_snapshot(self.learner.learner, self.learner.learnt)
-        self.messages.send(
-            dataclasses.replace(snapshot, operation=self.learner.at, calibration=self.learner.calibrator.fitted)
-        )
+        self.messages.send(self.learner.snapshot())
         self._published = self.learner.at
 
     def _report(self) -> None:

@@ -246,7 +246,7 @@ class Service:
             raise Refusal(503, "recovering", message, retry_after=2) from error
 
     async def model(self, kind: str, *, known: int | None = None) -> ModelFile | None:
-        """The current model as a file of this format (see `exporter.FORMATS`); None if `known` is its last operation.
+        """The current model as a file of this format (pt2, onnx or safetensors); None if `known` is its last operation.
 
         What was accepted before is learnt first, within LEARN_SECONDS, and the state is saved; that of a service which
         learns no more is the last one saved.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from iblurry.components import objects
 from iblurry.components.code_hash import SCRIPTS, code_hash, is_own
 from iblurry.errors import DataError, FolderError, InputError, check_fields
 from iblurry.storage.files import write_file
@@ -23,6 +25,7 @@ if TYPE_CHECKING:  # importing torch takes two seconds, which a command that ref
 
 FILE = "service.json"
 FORMAT = 1
+UserCode: TypeAlias = tuple[list[str], dict[str, Any]]  # modules to import, and objects by their keys
 RUN_FILE = "experiment.json"  # what a run's folder has, and a service's does not
 
 
@@ -171,24 +174,20 @@ class Settings:
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self) | {"image": list(self.image)}
 
-    def user_modules(self) -> list[str]:
-        """Modules with a method or transforms of the user's own, which a process of its own imports first."""
+    def user_code(self) -> UserCode:
+        """What a process of its own needs first of the user's: method and transforms, and the network's factory."""
         from iblurry.methods.method import Method
         from iblurry.methods.recipe import METHODS
+        from iblurry.network.registry import find_network
 
         name = self.method.partition("@")[0].removesuffix("-released")
         code: list[Any] = [METHODS[name].build] if name in METHODS else []
         if self.recipe is not None:
             code = [type(component) for component in Method.from_json(self.recipe).components()]
         code += [type(transform) for transform in self._transforms() or ()]
-        return sorted({thing.__module__ for thing in code if not is_own(thing)} - set(SCRIPTS))
-
-    def user_objects(self) -> dict[str, Any]:
-        """What a process of its own needs to build the same network: a user's factory or module, by its key."""
-        from iblurry.network.registry import find_network
-
-        name = self.network.partition(":")[0]
-        return {name: find_network(name)} if "@" in name else {}
+        modules = sorted({thing.__module__ for thing in code if not is_own(thing)} - set(SCRIPTS))
+        network = self.network.partition(":")[0]
+        return modules, {network: find_network(network)} if "@" in network else {}
 
     def _transforms(self) -> tuple[Transform, ...] | None:
         from iblurry.augment.transform import Transform
@@ -268,6 +267,14 @@ class Settings:
         from iblurry.learner.learner import Learner
 
         return Learner(self.learner_config(), engine=make_engine(self.device))
+
+
+def bring(code: UserCode) -> None:
+    """Takes over what `Settings.user_code` has found in another process."""
+    modules, user_objects = code
+    for module in modules:
+        importlib.import_module(module)
+    objects.receive(user_objects)
 
 
 def _written(field: str, name: str) -> str:

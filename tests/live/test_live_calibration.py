@@ -13,7 +13,7 @@ from iblurry.data.load import load
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry
 from iblurry.live.messages import Calibration, Operation
-from iblurry.live.predictor import SnapshotModel, take_snapshot
+from iblurry.live.predictor import SnapshotModel
 from iblurry.live.quality import LEAST, PAIRS, Calibrator, fit_temperature, to_probabilities
 from iblurry.live.settings import Settings
 from iblurry.network import FLOOR
@@ -45,8 +45,8 @@ def learnt(folder, digits, count=700, **changes):
 
 def answers(learning, images, calibration=None):
     model = SnapshotModel(learning.settings, RATE)
-    snapshot = take_snapshot(learning.learner, learning.learnt)
-    model.load(dataclasses.replace(snapshot, calibration=calibration or learning.calibrator.fitted))
+    snapshot = learning.snapshot()
+    model.load(dataclasses.replace(snapshot, calibration=calibration or snapshot.calibration))
     return model.predict(np.stack(list(images)))
 
 

@@ -14,8 +14,8 @@ from iblurry.errors import CheckpointError, DataError, DivergedError, FolderErro
 from iblurry.live.http.answers import format_memory
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry
-from iblurry.live.messages import Operation
-from iblurry.live.predictor import Predictor, SnapshotModel, take_snapshot
+from iblurry.live.messages import Calibration, Operation
+from iblurry.live.predictor import Predictor, SnapshotModel
 from iblurry.live.quality import to_probabilities
 from iblurry.live.settings import FILE, Settings
 from iblurry.methods import er, ncm
@@ -128,7 +128,7 @@ def test_interrupted_anywhere_it_ends_with_the_same_bytes(method, freeze, entrie
         for entry in entries[begin:end]:
             learning.apply(entry)
             if entry.at % 3 == 1:
-                take_snapshot(learning.learner, learning.at)
+                learning.snapshot()
         learning.save()
     assert checkpoint(tmp_path / "broken") == checkpoint(tmp_path / "peace")
 
@@ -268,7 +268,7 @@ def agree(settings, entries, tmp_path, *, rtol=0.0):
     for count in (3, 30, 60):
         for entry in entries[learning.at : count]:
             learning.apply(entry)
-        answering.load(take_snapshot(learning.learner, learning.at))
+        answering.load(dataclasses.replace(learning.snapshot(), calibration=Calibration()))
         answers = answering.predict(questions)
         assert (answers.model, list(answers.labels)) == (count, learning.learner.labels)
         logits = learning.learner.logits(questions)[:, : len(answers.labels)]
@@ -338,7 +338,7 @@ def test_a_quick_answer_is_given_at_once(entries, tmp_path):
     for entry in entries[:20]:
         learning.apply(entry)
     images = np.stack([np.frombuffer(entry.operation.pixels, np.uint8).reshape(1, 8, 8) for entry in entries[20:40]])
-    predictor.update(take_snapshot(learning.learner, learning.learnt))
+    predictor.update(learning.snapshot())
     predictor.start()
     assert predictor.try_now(images) is None  # it is not known how long it takes
     answer = predictor.submit(images).result(20)

@@ -75,7 +75,8 @@ def test_the_names_in_its_folder_have_hashes(module, tmp_path):
     assert chosen.network.endswith(":width=6")
     assert chosen.method.startswith("patient@")
     assert next(iter(chosen.augment[0])).startswith("Dark@")
-    assert chosen.user_modules() == ["service_code"]
+    modules, factories = chosen.user_code()
+    assert (modules, [*factories]) == (["service_code"], [chosen.network.partition(":")[0]])
     (tmp_path / "live").mkdir()
     chosen.save(tmp_path / "live")
     assert Settings.of(tmp_path / "live", network="service_net:width=6", method="patient") == chosen

@@ -302,7 +302,7 @@ def test_what_an_operator_should_know_is_in_the_log(digits, tmp_path, monkeypatc
     caplog.clear()
     heard = []
     one = process.LearnerProcess(tmp_path / "no folder", Settings(network="mlp"), heard.append)
-    monkeypatch.setattr(Settings, "user_modules", lambda self: ["no_such_module"])
+    monkeypatch.setattr(Settings, "user_code", lambda self: (["no_such_module"], {}))
     one.start()
     one._supervisor.join(60)
     assert isinstance(heard[-1], Stalled)
