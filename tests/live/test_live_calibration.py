@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from benchmarks.live.calibration import ece
-from iblurry.data.load import load
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry
 from iblurry.live.messages import Calibration, Operation
@@ -18,27 +17,23 @@ from iblurry.live.quality import LEAST, PAIRS, Calibrator, fit_temperature, to_p
 from iblurry.live.settings import Settings
 from iblurry.network import FLOOR
 from iblurry.storage import checkpoint
+from tests.live.lives import DIGITS
 
 RATE = 0.05
 KNOWN = 7  # of the ten digits
 SETTINGS = Settings(method="ncm", network="mlp", freeze="body", image=(1, 8, 8), memory=300, max_classes=12)
 
 
-@pytest.fixture(scope="module")
-def digits():
-    return load("digits")
-
-
-def entries(digits, count):
+def entries(count):
     """The first samples of the known classes."""
-    found = [one for one in zip(digits.train.images, digits.train.labels, strict=True) if one[1] < KNOWN][:count]
+    found = [one for one in zip(DIGITS.train.images, DIGITS.train.labels, strict=True) if one[1] < KNOWN][:count]
     for at, (image, label) in enumerate(found, 1):
-        yield LogEntry(at, Operation("sample", at, digits.classes[label], pixels=image.tobytes()))
+        yield LogEntry(at, Operation("sample", at, DIGITS.classes[label], pixels=image.tobytes()))
 
 
-def learnt(folder, digits, count=700, **changes):
+def learnt(folder, count=700, **changes):
     learning = LiveLearner(folder, dataclasses.replace(SETTINGS, **changes))
-    for entry in entries(digits, count):
+    for entry in entries(count):
         learning.apply(entry)
     return learning
 
@@ -103,12 +98,12 @@ def test_the_threshold_is_the_wished_quantile():
 
 
 @pytest.mark.parametrize("method, least", [("ncm", 0.5), ("slda", 0.0)])
-def test_confidences_of_digits_are_calibrated_and_strangers_are_unknown(method, least, digits, tmp_path):
-    learning = learnt(tmp_path, digits, method=method)
-    known = digits.test.labels < KNOWN
-    images, labels = [digits.test.images[row] for row in np.flatnonzero(known)], digits.test.labels[known]
+def test_confidences_of_digits_are_calibrated_and_strangers_are_unknown(method, least, tmp_path):
+    learning = learnt(tmp_path, method=method)
+    known = DIGITS.test.labels < KNOWN
+    images, labels = [DIGITS.test.images[row] for row in np.flatnonzero(known)], DIGITS.test.labels[known]
     before, after = (answers(learning, images, calibration) for calibration in (Calibration(), None))
-    truth = [digits.classes[label] for label in labels]
+    truth = [DIGITS.classes[label] for label in labels]
     right = np.array(
         [after.labels[row] == label for row, label in zip(after.probabilities.argmax(1), truth, strict=True)]
     )
@@ -116,37 +111,37 @@ def test_confidences_of_digits_are_calibrated_and_strangers_are_unknown(method, 
     assert ece(after.probabilities.max(1), right) < 0.06
     assert (before.probabilities.argsort(1) == after.probabilities.argsort(1)).all()
     assert after.probabilities.sum(1) == pytest.approx(1)
-    strangers = answers(learning, [digits.test.images[row] for row in np.flatnonzero(~known)])
+    strangers = answers(learning, [DIGITS.test.images[row] for row in np.flatnonzero(~known)])
     alarms, caught = (np.mean(one.probabilities.max(1) < one.threshold) for one in (after, strangers))
     assert 0.02 < alarms < 0.09
     assert caught > (0.6 if method == "slda" else 0.25)
 
 
-def test_a_restart_gives_the_same_answers(digits, tmp_path):
-    learning = learnt(tmp_path, digits, 150)
+def test_a_restart_gives_the_same_answers(tmp_path):
+    learning = learnt(tmp_path, 150)
     learning.save()
     again = LiveLearner(tmp_path, SETTINGS)
     assert again.recover() == []
     assert again.calibrator.fitted == learning.calibrator.fitted != Calibration()
-    for entry in list(entries(digits, 200))[150:]:
+    for entry in list(entries(200))[150:]:
         learning.apply(entry)
         again.apply(entry)
     for one in (learning, again):
         one.calibrator.close_class(3, 5)
-    first, second = (answers(one, digits.test.images[:20]) for one in (learning, again))
+    first, second = (answers(one, DIGITS.test.images[:20]) for one in (learning, again))
     assert (first.probabilities == second.probabilities).all()
     assert first.threshold == second.threshold is not None
 
 
-def test_a_checkpoint_from_before_has_no_record(digits, tmp_path):
-    learning = learnt(tmp_path, digits, 60)
+def test_a_checkpoint_from_before_has_no_record(tmp_path):
+    learning = learnt(tmp_path, 60)
     learning.save()
     state = checkpoint.load_latest(tmp_path).state
     del state["calibration"]
     checkpoint.save(tmp_path, state, at=60)
     again = LiveLearner(tmp_path, SETTINGS)
     assert again.recover() == []
-    found = answers(again, digits.test.images[:5])
+    found = answers(again, DIGITS.test.images[:5])
     assert found.threshold is None
-    plain = again.learner.probabilities(np.stack(list(digits.test.images[:5])))
+    plain = again.learner.probabilities(np.stack(list(DIGITS.test.images[:5])))
     assert found.probabilities == pytest.approx(plain.numpy(), abs=1e-6)

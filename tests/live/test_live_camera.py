@@ -21,8 +21,6 @@ from tests.printed import commands, python
 PAGE = Path(__file__).parent.parent.parent / "docs" / "camera.md"
 NAMES = ("mug", "keys", "lamp")
 
-pytest.importorskip("iblurry.live.http.server", reason="needs fastapi and uvicorn: pip install 'iblurry[live]'")
-
 
 def save_pictures(folder):
     """Shapes on noise, ten of each to learn and five each as frames and as another day's."""

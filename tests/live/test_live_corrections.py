@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from itertools import pairwise
 
@@ -21,6 +22,7 @@ from iblurry.live.questions import QuestionStore
 from iblurry.live.quota import Limits, Refusal
 from iblurry.live.service import Service
 from iblurry.live.settings import Settings
+from tests.live.lives import DIGITS
 
 SMALL = Settings(network="mlp", image=(1, 8, 8), memory=40, max_classes=12, batch=8)
 
@@ -62,21 +64,21 @@ def test_operations_are_kept_in_order_with_the_labels_there_are_after_them(log, 
 
 
 @pytest.mark.parametrize(
-    "operation, status, why",
+    "operation, status, code",
     [
-        (Operation("remove", 4), 404, "no sample 4: samples have numbers from 1 to 3"),
-        (Operation("relabel", 4, "a"), 404, "no sample 4"),
-        (Operation("rename", label="x", to="y"), 404, "no class 'x'"),
-        (Operation("rename", label="a", to="b"), 409, "merge 'a' into it"),
-        (Operation("merge", label="a", to="x"), 404, "no class 'x'"),
-        (Operation("merge", label="a", to="a"), 422, "into itself"),
-        (Operation("delete", label="x"), 404, "no class 'x'"),
+        (Operation("remove", 4), 404, "unknown_sample"),
+        (Operation("relabel", 4, "a"), 404, "unknown_sample"),
+        (Operation("rename", label="x", to="y"), 404, "unknown_class"),
+        (Operation("rename", label="a", to="b"), 409, "class_exists"),
+        (Operation("merge", label="a", to="x"), 404, "unknown_class"),
+        (Operation("merge", label="a", to="a"), 422, "same_class"),
+        (Operation("delete", label="x"), 404, "unknown_class"),
     ],
 )
-def test_what_cannot_be_applied_leaves_nothing_behind(operation, status, why, log):
-    with pytest.raises(Refusal, match=why) as refused:
+def test_what_cannot_be_applied_leaves_nothing_behind(operation, status, code, log):
+    with pytest.raises(Refusal) as refused:
         add(log, Operation("relabel", 1, "new"), operation)
-    assert refused.value.status == status
+    assert (refused.value.status, refused.value.code) == (status, code)
     assert (log.labels, log.operations, log.accepted) == (["a", "b"], 3, 3)
 
 
@@ -109,27 +111,27 @@ def test_a_step_of_rehearsal_never_stands_behind_what_came_meanwhile(log, tmp_pa
 # ---------------------------------------------------------------------------------------------------- the learner
 
 
-def story(digits):
+def story():
     """Samples among all other operations."""
-    found = [Operation("sample", n, digits.classes[digits.train.labels[n]], pixels=digits.train.images[n].tobytes())
+    found = [Operation("sample", n, DIGITS.classes[DIGITS.train.labels[n]], pixels=DIGITS.train.images[n].tobytes())
              for n in range(1, 61)]  # fmt: skip
     labels = list(dict.fromkeys(one.label for one in found[:40]))
     found[20:20] = [Operation("remove", 20), Operation("rehearse", 3), Operation("relabel", 19, "new")]
-    found[24:24] = [held_out(digits, number, labels[number % 4]) for number in range(25)]
+    found[24:24] = [held_out(number, labels[number % 4]) for number in range(25)]
     found[70:70] = [Operation("rename", label="new", to="newer"), Operation("merge", label=labels[0], to="newer")]
     found[75:75] = [Operation("delete", label=labels[1]), Operation("remove", 1), Operation("rehearse", 5)]
     return [LogEntry(at, operation, 1000.0 + at) for at, operation in enumerate(found, 1)]
 
 
-def held_out(digits, number, label):
-    return Operation("hold", label=label, pixels=digits.test.images[number].tobytes())
+def held_out(number, label):
+    return Operation("hold", label=label, pixels=DIGITS.test.images[number].tobytes())
 
 
 @pytest.mark.quick("er")
 @pytest.mark.parametrize("method", ["clib", "er"])
-def test_interrupted_among_operations_it_ends_with_the_same_bytes(method, digits, tmp_path):
-    settings = Settings(**SMALL.to_json() | {"method": method, "image": (1, 8, 8)})
-    entries = story(digits)
+def test_interrupted_among_operations_it_ends_with_the_same_bytes(method, tmp_path):
+    settings = dataclasses.replace(SMALL, method=method)
+    entries = story()
     ends = [0, 13, 20, 21, 22, 23, 30, 46, 50, 71, 72, 76, 78, len(entries)]
     for folder, parts in (("peace", [(0, len(entries))]), ("broken", pairwise(ends))):
         (tmp_path / folder).mkdir()
@@ -213,7 +215,6 @@ def test_images_are_kept_for_a_while(monkeypatch):
 
 @pytest.fixture
 def client(running, tmp_path):
-    pytest.importorskip("fastapi", reason="needs fastapi: pip install 'iblurry[live]'")
     port, _ = running(Service(tmp_path / "live", SMALL))
     with Client(f"http://127.0.0.1:{port}") as made:
         yield made
@@ -225,8 +226,8 @@ def held(client):
 
 
 @pytest.mark.slow
-def test_corrections_through_the_api(client, digits):
-    client.learn(digits.train.images[:30], [f"class {n % 3}" for n in range(30)])
+def test_corrections_through_the_api(client):
+    client.learn(DIGITS.train.images[:30], [f"class {n % 3}" for n in range(30)])
     client.wait()
     assert sum(map(len, held(client).values())) == 30
     client.remove(1)
@@ -243,45 +244,22 @@ def test_corrections_through_the_api(client, digits):
     assert [row["label"] for row in client.classes()] == ["class 0", "class 1", "third"]
     client.delete_class("class 1")
     status = client.wait()
-    assert {guess.label for guess in client.predict(digits.test.images[:1], top=9)[0].top} == {"class 0", "third"}
-    assert {answer.label for answer in client.predict(digits.test.images[:40])} <= {"class 0", "third"}
+    assert {guess.label for guess in client.predict(DIGITS.test.images[:1], top=9)[0].top} == {"class 0", "third"}
+    assert {answer.label for answer in client.predict(DIGITS.test.images[:40])} <= {"class 0", "third"}
     assert (status["classes"], status["accepted"], status["learnt"]) == (2, 30, 30)
     assert status["operations"] == status["applied"] == status["model_operation"] == 35
     for label in ("class 0", "third"):
         client.delete_class(label)
     client.wait()
     with pytest.raises(ServiceError, match="All classes were deleted") as refused:
-        client.predict(digits.test.images[:1])
+        client.predict(DIGITS.test.images[:1])
     assert refused.value.status == 409
 
 
-def test_refused_corrections(client, digits):
-    client.learn(digits.train.images[:3], ["a", "b", "a"])
-    for corrections, status, code in (
-        ([{"action": "remove", "sample": 4}], 404, "unknown_sample"),
-        ([{"action": "delete", "label": "c"}], 404, "unknown_class"),
-        ([{"action": "rename", "label": "a", "to": "b"}], 409, "class_exists"),
-        ([{"action": "merge", "label": "a", "to": "a"}], 422, "same_class"),
-        ([{"action": "delete", "label": "a"}, {"action": "delete", "label": "a"}], 404, "unknown_class"),
-        ([{"action": "forget", "label": "a"}], 422, "bad_body"),
-        ([{"action": ["remove"], "sample": 1}], 422, "bad_body"),
-        ([{"action": "remove", "sample": 1, "label": "a"}], 422, "bad_body"),
-        ([{"action": "remove", "sample": True}], 422, "bad_number"),
-        ([{"action": "remove", "sample": 0}], 422, "bad_number"),
-        ([{"action": "relabel", "sample": 1, "label": "\u200b"}], 422, "bad_label"),
-        (["remove"], 422, "bad_body"),
-        ([], 422, "bad_body"),
-    ):
-        with pytest.raises(ServiceError) as refused:
-            client.correct(corrections)
-        assert (refused.value.status, refused.value.code) == (status, code), corrections
-    assert client.wait()["operations"] == 3
-
-
-def test_labels_that_come_later(client, digits):
-    client.learn(digits.train.images[:20], ["a", "b"] * 10)
+def test_labels_that_come_later(client):
+    client.learn(DIGITS.train.images[:20], ["a", "b"] * 10)
     client.wait()
-    answers = client.predict(digits.test.images[:3])
+    answers = client.predict(DIGITS.test.images[:3])
     assert len({answer.id for answer in answers}) == 3
     receipt = client.label([answers[0].id, answers[2].id], ["a", " new "], key="later")
     assert (receipt.accepted, receipt.first, receipt.last, receipt.repeated) == (2, 21, 22, 0)
@@ -292,8 +270,8 @@ def test_labels_that_come_later(client, digits):
         client.label([answers[1].id, answers[0].id], "b")
     assert refused.value.status == 409
     with pytest.raises(ServiceError, match="there are 12 classes"):
-        client.learn(digits.train.images[:13], [f"label {number}" for number in range(13)])
-    client.learn(digits.train.images[:9], [f"label {number}" for number in range(9)])
+        client.learn(DIGITS.train.images[:13], [f"label {number}" for number in range(13)])
+    client.learn(DIGITS.train.images[:9], [f"label {number}" for number in range(9)])
     with pytest.raises(ServiceError, match="there are 12 classes"):
         client.label(answers[1].id, "one too many")
     assert client.label(answers[1].id, "b").accepted == 1  # a refusal used nothing up
@@ -302,8 +280,8 @@ def test_labels_that_come_later(client, digits):
     assert refused.value.status == 404
 
 
-def test_the_command_line(client, digits):
-    client.learn(digits.train.images[:6], ["cat", "cot"] * 3)
+def test_the_command_line(client):
+    client.learn(DIGITS.train.images[:6], ["cat", "cot"] * 3)
     client.wait()
 
     def call(*words):
@@ -322,10 +300,10 @@ def test_the_command_line(client, digits):
 
 
 @pytest.mark.slow
-def test_a_label_that_comes_later_at_the_command_line(client, digits, tmp_path):
-    client.learn(digits.train.images[:2], ["cat", "dog"])
+def test_a_label_that_comes_later_at_the_command_line(client, tmp_path):
+    client.learn(DIGITS.train.images[:2], ["cat", "dog"])
     client.wait()
-    np.save(tmp_path / "picture.npy", digits.test.images[0])
+    np.save(tmp_path / "picture.npy", DIGITS.test.images[0])
     asked = CliRunner().invoke(iblurry, ["live", "ask", str(tmp_path / "picture.npy"), "--url", client.url, "--json"])
     (answer,) = json.loads(asked.output)
     words = ["live", "correct", "label", answer["id"], "owl", "--url", client.url, "--json"]

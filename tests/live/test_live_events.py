@@ -12,8 +12,6 @@ from iblurry.errors import ServiceError
 from iblurry.live.quota import Limits
 from tests.live.toy import Toy
 
-pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
-
 
 def until(condition):
     deadline = time.monotonic() + 5

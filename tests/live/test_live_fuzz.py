@@ -10,12 +10,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 
-from iblurry.live.quota import Limits
-from tests.live.toy import Toy
-
-pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 from benchmarks.live import fuzz
 from benchmarks.live.attacks import Target, attacks
+from iblurry.live.quota import Limits
+from tests.live.toy import Toy
 
 HERE = "http://127.0.0.1"
 CASES = 30  # of each endpoint, as many valid as invalid

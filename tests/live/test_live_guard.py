@@ -8,13 +8,11 @@ from functools import cache
 
 import pytest
 
-from iblurry.live.quota import Limits
-
-pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 from iblurry.live.http import guard
 from iblurry.live.http.app import create_app
 from iblurry.live.http.guard import BODIES, GuardMiddleware
 from iblurry.live.http.metrics import ServiceMetrics
+from iblurry.live.quota import Limits
 from tests.live.toy import Toy
 
 DARK = bytes(48)

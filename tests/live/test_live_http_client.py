@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 import socket
 import ssl
@@ -14,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from iblurry import Client, InputError
-from iblurry.errors import DataError, IblurryError, ServiceError
+from iblurry.errors import ServiceError
 from tests.live.stand_in import IMAGES, StandIn
 
 # patience
@@ -213,13 +212,6 @@ def test_a_certificate_that_is_not_trusted_is_not_tried_again(service, client, c
         client.learn(IMAGES[0], "x")
     assert caught.value.code == "not_trusted"
     assert clock.pauses == []
-
-
-def test_the_error_travels_between_processes():
-    error = pickle.loads(pickle.dumps(ServiceError("No.", status=429, code="queue_full", retry_after=2.0)))
-    assert (str(error), error.status, error.code, error.retry_after) == ("No.", 429, "queue_full", 2.0)
-    assert isinstance(error, IblurryError)
-    assert issubclass(DataError, InputError)
 
 
 def test_neither_torch_nor_numpy_is_needed(service, tmp_path):

@@ -9,12 +9,10 @@ import pytest
 import torch
 
 from iblurry.augment import Augment
-from iblurry.data.load import load
 from iblurry.errors import CheckpointError, DataError, DivergedError, FolderError, InputError
 from iblurry.live.http.answers import format_memory
 from iblurry.live.learning import LiveLearner
-from iblurry.live.log import LogEntry
-from iblurry.live.messages import Calibration, Operation
+from iblurry.live.messages import Calibration
 from iblurry.live.predictor import Predictor, SnapshotModel
 from iblurry.live.quality import to_probabilities
 from iblurry.live.settings import FILE, Settings
@@ -23,26 +21,15 @@ from iblurry.methods.recipe import recipe
 from iblurry.network.shadow import ShadowNetwork
 from iblurry.parts import Discriminant, NearestMean, Readout, Ridge
 from iblurry.parts.part import scratch, state
+from tests.live import lives
+from tests.live.lives import DIGITS, SMALL
 
-SMALL = Settings(network="mlp", image=(1, 8, 8), memory=20, max_classes=12, batch=4)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
 def entries():
-    digits = load("digits")
-    found = zip(digits.train.images[:60], digits.train.labels[:60], strict=True)
-    return [
-        LogEntry(at, Operation("sample", at, digits.classes[label], pixels=image.tobytes()))
-        for at, (image, label) in enumerate(found, 1)
-    ]
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    return list(lives.entries(0, 60))
 
 
 def small(method, freeze="none"):
@@ -243,7 +230,7 @@ def test_the_memory_as_it_is(entries, tmp_path):
     assert all(np.array_equal(one.pixels, memory.images[one.row].numpy()) for one in kept)
     assert [one.label for one in kept] == [learning.learner.labels[row] for row in memory.labels[:20].tolist()]
     assert len({one.importance for one in kept}) > 3
-    plain = learnt(tmp_path / "er", Settings(**SMALL.to_json() | {"method": "er", "image": (1, 8, 8)}), entries[:5])
+    plain = learnt(tmp_path / "er", small("er"), entries[:5])
     assert {one.importance for one in plain.memory()} <= {None}
 
 
@@ -264,7 +251,7 @@ def test_it_does_so_where_batch_norm_is_folded_once_for_each_snapshot(entries, t
 def agree(settings, entries, tmp_path, *, rtol=0.0):
     """An answer's bits are the learner's, unless other operations make it (rtol)."""
     learning, answering = LiveLearner(tmp_path, settings), SnapshotModel(settings)
-    questions = load("digits").test.images[:9]
+    questions = DIGITS.test.images[:9]
     for count in (3, 30, 60):
         for entry in entries[learning.at : count]:
             learning.apply(entry)
@@ -294,7 +281,7 @@ def test_settings_stay_with_their_folder(tmp_path):
 
 def test_other_settings_do_not_go_on(entries, tmp_path):
     learnt(tmp_path, SMALL, entries[:5])
-    other = LiveLearner(tmp_path, Settings(**SMALL.to_json() | {"seed": 2, "image": (1, 8, 8)}))
+    other = LiveLearner(tmp_path, dataclasses.replace(SMALL, seed=2))
     with pytest.raises(CheckpointError, match="made with other settings"):
         other.recover()
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from iblurry.live.messages import IncomingSample
-
-pytest.importorskip("prometheus_client", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 from prometheus_client.parser import text_string_to_metric_families
 
 from iblurry.live.http.metrics import BUCKETS, CONTENT_TYPE, ServiceMetrics
+from iblurry.live.messages import IncomingSample
 
 
 def read(text):

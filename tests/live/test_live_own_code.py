@@ -12,13 +12,11 @@ import pytest
 
 from iblurry.components import objects
 from iblurry.components.edit import component
-from iblurry.data.load import load
 from iblurry.errors import FolderError, InputError
-from iblurry.live.messages import IncomingSample
-from iblurry.live.service import Service
 from iblurry.live.settings import FILE, Settings
 from iblurry.methods import METHODS
 from iblurry.network.registry import NETWORKS
+from tests.live.lives import DIGITS, serving, taught
 
 MODULE = """
 from torch import nn
@@ -96,19 +94,14 @@ def test_a_service_of_defaults_is_read_again(tmp_path):
 
 @pytest.mark.slow
 def test_it_learns_and_answers(module, tmp_path):
-    digits = load("digits")
 
     async def life():
-        service = Service(tmp_path / "live", settings(tmp_path / "live", module))
-        await service.start()
-        pairs = zip(digits.train.images[:30], digits.train.labels[:30], strict=True)
-        await service.learn([IncomingSample(digits.classes[label], image) for image, label in pairs])
-        async with asyncio.timeout(60):
-            while service.status()["model"] < 30:
-                await asyncio.sleep(0.02)
-        answers = await service.predict(digits.test.images[:4])
-        await service.close()
-        return answers.probabilities
+        async with serving(tmp_path / "live", settings(tmp_path / "live", module)) as service:
+            await taught(service, 0, 30, seen="model")
+            found = await service.model("safetensors")  # by another process
+            found.file.close()
+            assert found.samples == 30
+            return (await service.predict(DIGITS.test.images[:4])).probabilities
 
     first = asyncio.run(life())
     assert first.shape[0] == 4

@@ -71,8 +71,6 @@ def test_limits_on_the_page_are_those_of_the_service():
 @pytest.fixture
 def started(tmp_path, monkeypatch):
     """A service that was started as a page says, but on a free port, in a folder that looks like a checkout."""
-    pytest.importorskip("iblurry.live.service", reason="needs fastapi and uvicorn: pip install 'iblurry[live]'")
-    pytest.importorskip("iblurry.live.http.server", reason="needs fastapi and uvicorn: pip install 'iblurry[live]'")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
     shutil.copytree(ROOT / "docs" / "images", tmp_path / "docs" / "images")

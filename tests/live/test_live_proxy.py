@@ -18,7 +18,6 @@ from iblurry.errors import ServiceError
 from tests.live.toy import Toy
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "nginx.conf"
 TOKEN = "sesame-0123456789"

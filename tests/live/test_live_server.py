@@ -14,13 +14,10 @@ import pytest
 
 from iblurry.errors import InputError
 from iblurry.live.client import Client
-from iblurry.live.quota import Limits
-from tests.live.toy import Toy
-
-pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
-pytest.importorskip("uvicorn", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
 from iblurry.live.http.server import check_token, listen, serve, url_of
+from iblurry.live.quota import Limits
 from tests.live.test_live_connection import HOST, POST, parts
+from tests.live.toy import Toy
 
 
 def listening(port):

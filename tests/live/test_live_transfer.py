@@ -12,24 +12,18 @@ import pytest
 import torch
 
 from iblurry import Experiment, Learner, run
-from iblurry.data.load import load
 from iblurry.errors import DataError, FolderError, InputError
 from iblurry.learner.exported import load_exported
 from iblurry.live import transfer
 from iblurry.live.exporter import FOLDER
 from iblurry.live.learning import LiveLearner
-from iblurry.live.log import LogEntry, SampleLog, copy_log
-from iblurry.live.messages import IncomingSample, Operation
+from iblurry.live.log import SampleLog, copy_log
+from iblurry.live.messages import IncomingSample
 from iblurry.live.quota import Refusal
 from iblurry.live.service import Service
 from iblurry.live.settings import Settings
 from iblurry.live.transfer import backup, begin_from, restore
-from tests.live.test_live_service import SMALL, left_behind, some, until
-
-
-@pytest.fixture(scope="module")
-def digits():
-    return load("digits")
+from tests.live.lives import DIGITS, SMALL, entries, left_behind, serving, some, taught, until
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +35,7 @@ def finished(tmp_path_factory):
     return run(experiment, out=tmp_path_factory.mktemp("runs")).folder
 
 
-async def started(folder, settings=None):
-    service = Service(folder, settings or Settings.of(folder))
-    await service.start()
-    return service
-
-
-def probabilities(learner, images):
-    return torch.stack([learner.probabilities(image[None])[0] for image in images]).numpy()
-
-
-def test_a_service_goes_on_with_a_run(digits, finished, tmp_path):
+def test_a_service_goes_on_with_a_run(finished, tmp_path):
     folder = tmp_path / "deep" / "live"
     settings = begin_from(folder, finished, max_classes=15)
     before = {path.name: path.read_bytes() for path in finished.iterdir()}
@@ -60,20 +44,19 @@ def test_a_service_goes_on_with_a_run(digits, finished, tmp_path):
     assert settings.recipe["admission"] == reference.method.to_json()["admission"]
 
     async def live():
-        service = await started(folder, settings)
-        status = service.status()
-        assert (status["accepted"], status["learnt"], status["model"], status["queue"]) == (120, 120, 120, 0)
-        assert status["classes"] == len(reference.labels)
-        answers = await service.predict(digits.test.images[:1])
-        assert list(answers.labels) == reference.labels
-        logits = reference.logits(digits.test.images[:1])[:, : len(reference.labels)]
-        np.testing.assert_array_equal(answers.probabilities, logits.double().softmax(1).numpy())
-        samples = [IncomingSample("a new one", image) for image in digits.train.images[:20]] + some(digits, 200, 210)
-        acceptance = await service.learn(samples)
-        assert (acceptance.first, acceptance.last) == (121, 150)
-        await until(lambda: service.status()["learnt"] == 150)
-        assert [point["at"] for point in service.report.history] == [130, 140, 150]
-        await service.close()
+        async with serving(folder, settings) as service:
+            status = service.status()
+            assert (status["accepted"], status["learnt"], status["model"], status["queue"]) == (120, 120, 120, 0)
+            assert status["classes"] == len(reference.labels)
+            answers = await service.predict(DIGITS.test.images[:1])
+            assert list(answers.labels) == reference.labels
+            logits = reference.logits(DIGITS.test.images[:1])[:, : len(reference.labels)]
+            np.testing.assert_array_equal(answers.probabilities, logits.double().softmax(1).numpy())
+            samples = [IncomingSample("a new one", image) for image in DIGITS.train.images[:20]] + some(200, 210)
+            acceptance = await service.learn(samples)
+            assert (acceptance.first, acceptance.last) == (121, 150)
+            await until(lambda: service.status()["learnt"] == 150)
+            assert [point["at"] for point in service.report.history] == [130, 140, 150]
         return samples
 
     samples = asyncio.run(live())
@@ -82,41 +65,31 @@ def test_a_service_goes_on_with_a_run(digits, finished, tmp_path):
         reference.observe(pixels, label)
     learnt = Learner.load(folder)
     assert learnt.labels == reference.labels
-    assert torch.equal(learnt.logits(digits.test.images), reference.logits(digits.test.images))
+    assert torch.equal(learnt.logits(DIGITS.test.images), reference.logits(DIGITS.test.images))
     assert {path.name: path.read_bytes() for path in finished.iterdir()} == before
 
     assert begin_from(folder, finished) == settings  # the same command goes on
 
-    async def again():
-        service = await started(folder)
-        assert service.status()["learnt"] == 150
-        await service.close()
-
-    asyncio.run(again())
-
 
 @pytest.mark.slow
-def test_a_service_goes_on_with_another(digits, tmp_path):
+def test_a_service_goes_on_with_another(tmp_path):
     async def first():
-        service = await started(tmp_path / "one", SMALL)
-        await service.learn(some(digits, 0, 30))
-        await until(lambda: service.status()["checkpoint"] == 30)
-        begin_from(tmp_path / "two", tmp_path / "one")  # while it runs
-        other = await started(tmp_path / "two")
-        answers = [await each.predict(digits.test.images[:5]) for each in (service, other)]
-        orders = [each.probabilities.argsort(1) for each in answers]
-        np.testing.assert_array_equal(*orders)  # the temperature is of its own record, which begins anew
-        for each in (service, other):
-            await each.learn(some(digits, 30, 50))
-            await until(lambda each=each: each.status()["learnt"] == 50)
-            await each.close()
+        async with serving(tmp_path / "one") as service:
+            await taught(service, 0, 30, seen="checkpoint")
+            settings = begin_from(tmp_path / "two", tmp_path / "one")  # while it runs
+            async with serving(tmp_path / "two", settings) as other:
+                answers = [await each.predict(DIGITS.test.images[:5]) for each in (service, other)]
+                orders = [each.probabilities.argsort(1) for each in answers]
+                np.testing.assert_array_equal(*orders)  # the temperature is of its own record, which begins anew
+                for each in (service, other):
+                    await taught(each, 30, 50)
 
     asyncio.run(first())
     one, two = (Learner.load(tmp_path / name) for name in ("one", "two"))
-    assert torch.equal(one.logits(digits.test.images), two.logits(digits.test.images))
+    assert torch.equal(one.logits(DIGITS.test.images), two.logits(DIGITS.test.images))
 
 
-def test_what_no_service_goes_on_with(digits, finished, tmp_path):
+def test_what_no_service_goes_on_with(finished, tmp_path):
     new, learner = tmp_path / "new", tmp_path / "learner.safetensors"
     one = Learner("er", image=(1, 8, 8), network="mlp", classes=5)
     one.save(learner)
@@ -124,7 +97,7 @@ def test_what_no_service_goes_on_with(digits, finished, tmp_path):
         begin_from(new, learner)
     for label, why in ((7, "cannot be sent"), ("a\x1bb", r"has U\+001B")):
         one = Learner("er", image=(1, 8, 8), network="mlp", classes=5)
-        one.observe(digits.train.images[0], label)
+        one.observe(DIGITS.train.images[0], label)
         one.save(learner)
         with pytest.raises(InputError, match=f"^{re.escape(f'{learner} has the label {label!r}')}, which {why}"):
             begin_from(new, learner)
@@ -135,7 +108,7 @@ def test_what_no_service_goes_on_with(digits, finished, tmp_path):
     with pytest.raises(FolderError, match="has no checkpoint"):
         begin_from(new, tmp_path)
     boundaries = Learner("bic", image=(1, 8, 8), network="mlp", classes=5)
-    boundaries.observe(digits.train.images[0], "a")
+    boundaries.observe(DIGITS.train.images[0], "a")
     boundaries.save(learner)
     with pytest.raises(InputError, match="bic cannot serve"):
         begin_from(new, learner)
@@ -148,18 +121,19 @@ def test_what_no_service_goes_on_with(digits, finished, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_current_model_is_exported(digits, tmp_path):
+def test_the_current_model_is_exported(tmp_path):
     """It has learnt what was accepted before; asked again, it is the same file until more is learnt."""
     left = tmp_path / "live" / FOLDER / "model.pt2"
     left.parent.mkdir(parents=True)
     left.touch()
 
     async def live():
-        service = await started(tmp_path / "live", SMALL)
+        service = Service(tmp_path / "live", SMALL)
+        await service.start()
         assert not left.exists()  # of a server that was killed
         with pytest.raises(Refusal, match="no model yet"):
             await service.model("pt2")
-        await service.learn(some(digits, 0, 30))
+        await service.learn(some(0, 30))
         await until(lambda: service.status()["learnt"])
         found = await service.model("safetensors")
         assert (found.samples, found.accepted) == (30, 30)  # what was accepted is waited for
@@ -173,8 +147,8 @@ def test_the_current_model_is_exported(digits, tmp_path):
         assert (model.operation, model.samples) == (30, 30)
         assert await service.model("pt2", known=30) is None
         assert left.stat().st_size
-        answers = await service.predict(digits.test.images[:50])
-        await service.learn(some(digits, 30, 31))
+        answers = await service.predict(DIGITS.test.images[:50])
+        await service.learn(some(30, 31))
         await until(lambda: service.status()["learnt"] == 31)
         newer = await service.model("safetensors", known=30)
         newer.file.close()
@@ -186,36 +160,33 @@ def test_the_current_model_is_exported(digits, tmp_path):
     assert not left.parent.exists()
     model = load_exported(tmp_path / "model.pt2")
     assert tuple(model.labels) == answers.labels
-    logits, said = model.logits(digits.test.images[:50]).numpy(), np.log(answers.probabilities)
+    logits, said = model.logits(DIGITS.test.images[:50]).numpy(), np.log(answers.probabilities)
     logits, said = (values - values.mean(1, keepdims=True) for values in (logits, said))
     scale = (logits * said).sum() / np.square(logits).sum()  # 1 over the service's temperature
     np.testing.assert_allclose(said, scale * logits, atol=1e-3)
 
 
 @pytest.mark.slow
-def test_a_backup_of_a_service_that_runs(digits, tmp_path):
+def test_a_backup_of_a_service_that_runs(tmp_path):
     """Made while it learns, it has all that was accepted before, and goes on to the same bits."""
     backups = []
 
     async def live():
-        service = await started(tmp_path / "live", SMALL)
-        for begin in range(0, 200, 20):
-            await service.learn(some(digits, begin, begin + 20), key=str(begin))
-            file = tmp_path / f"{begin}.tar"
-            backups.append((begin + 20, file, await asyncio.to_thread(backup, tmp_path / "live", file)))
-        await until(lambda: service.status()["learnt"] == 200)
-        await service.close()
+        async with serving(tmp_path / "live") as service:
+            for begin in range(0, 200, 20):
+                await service.learn(some(begin, begin + 20), key=str(begin))
+                file = tmp_path / f"{begin}.tar"
+                backups.append((begin + 20, file, await asyncio.to_thread(backup, tmp_path / "live", file)))
+            await until(lambda: service.status()["learnt"] == 200)
 
     async def again(folder, accepted):
-        service = await started(folder)
-        assert service.status()["accepted"] == accepted
-        assert (await service.learn(some(digits, 0, 20), key="0")).repeated
-        if accepted < 200:
-            await service.learn(some(digits, accepted, 200))
-        await until(lambda: service.status()["learnt"] == 200 == service.status()["model"])
-        answers = await service.predict(digits.test.images[:20])
-        await service.close()
-        return answers.probabilities
+        async with serving(folder, Settings.of(folder)) as service:
+            assert service.status()["accepted"] == accepted
+            assert (await service.learn(some(0, 20), key="0")).repeated
+            if accepted < 200:
+                await service.learn(some(accepted, 200))
+            await until(lambda: service.status()["learnt"] == 200 == service.status()["model"])
+            return (await service.predict(DIGITS.test.images[:20])).probabilities
 
     asyncio.run(live())
     before = asyncio.run(again(tmp_path / "live", 200))
@@ -225,18 +196,16 @@ def test_a_backup_of_a_service_that_runs(digits, tmp_path):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert {stat.S_IMODE(path.stat().st_mode) for path in (file, *folder.iterdir())} == {0o600}
         np.testing.assert_array_equal(asyncio.run(again(folder, accepted)), before)
-        assert left_behind(folder, digits, 200)
+        assert left_behind(folder, 200)
 
 
 @pytest.mark.slow
-def test_a_backup_between_checkpoints_that_are_too_close_is_made_again(digits, tmp_path, monkeypatch):
+def test_a_backup_between_checkpoints_that_are_too_close_is_made_again(tmp_path, monkeypatch):
     folder, copied = tmp_path / "live", []
 
     async def live():
-        service = await started(folder, SMALL)
-        await service.learn(some(digits, 0, 10))
-        await until(lambda: service.status()["checkpoint"] == 10)
-        await service.close()
+        async with serving(folder) as service:
+            await taught(service, 0, 10, seen="checkpoint")
 
     asyncio.run(live())
 
@@ -244,13 +213,13 @@ def test_a_backup_between_checkpoints_that_are_too_close_is_made_again(digits, t
         if not copied:  # the log has dropped what follows the checkpoint that was copied
             log = SampleLog(source, max_classes=12, max_bytes=10**8)
             with log.transaction():
-                log.add(some(digits, 10, 20))
+                log.add(some(10, 20))
                 log.drop(15)
             log.close()
             learner = LiveLearner(source, SMALL)
             learner.recover()
-            for at, (label, pixels) in enumerate(some(digits, 10, 20), 11):
-                learner.apply(LogEntry(at, Operation("sample", at, label, pixels=pixels.tobytes())))
+            for entry in entries(10, 20):
+                learner.apply(entry)
             learner.save()
         copied.append(to)
         copy_log(source, to)
@@ -262,7 +231,7 @@ def test_a_backup_between_checkpoints_that_are_too_close_is_made_again(digits, t
     assert Learner.load(tmp_path / "again").context.seen == 20
 
 
-def test_what_is_no_backup(digits, finished, tmp_path):
+def test_what_is_no_backup(finished, tmp_path):
     file, new = tmp_path / "b.tar", tmp_path / "new"
     with pytest.raises(FolderError, match="is the folder of a run"):
         backup(finished, file)

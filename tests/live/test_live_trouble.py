@@ -6,22 +6,21 @@ import asyncio
 import os
 import shutil
 import signal
-import sqlite3
 
 import numpy as np
 import pytest
 import torch
 
-from iblurry.errors import CheckpointError, DiskFullError, DivergedError, StoppedError
-from iblurry.live import log, process
+from iblurry.errors import CheckpointError, DivergedError, StoppedError
+from iblurry.live import process
+from iblurry.live.http.metrics import ServiceMetrics
 from iblurry.live.learning import LiveLearner
-from iblurry.live.log import FILE, LogEntry, SampleLog, check_log
+from iblurry.live.log import FILE, SampleLog, check_log
 from iblurry.live.messages import (
     CheckpointSaved,
     Command,
     IncomingSample,
     LearnerReport,
-    Operation,
     Snapshot,
     Stalled,
     Warned,
@@ -31,14 +30,7 @@ from iblurry.live.process import LearnerLoop
 from iblurry.live.quota import KEYS, PER_KEY, Refusal, max_log_bytes
 from iblurry.live.service import Service
 from iblurry.live.settings import Settings
-from tests.live.test_live_service import SMALL, left_behind, some, until
-
-
-@pytest.fixture(scope="module")
-def digits():
-    from iblurry.data.load import load
-
-    return load("digits")
+from tests.live.lives import DIGITS, SMALL, entries, left_behind, serving, some, taught, until
 
 
 class Pipe:
@@ -68,100 +60,87 @@ def working(tmp_path):
     torch.set_num_threads(before)
 
 
-async def taught(folder, digits, count, *, seen="learnt"):
-    """A service that has learnt so many, or saved them."""
-    service = Service(folder, SMALL)
-    await service.start()
-    await service.learn(some(digits, 0, count))
-    await until(lambda: service.status()[seen] == count)
-    return service
-
-
 @pytest.mark.slow
-def test_nobody_waits_for_a_learner_that_stands_still(digits, tmp_path):
+def test_nobody_waits_for_a_learner_that_stands_still(tmp_path):
     async def live():
-        service = await taught(tmp_path / "live", digits, 20)
-        os.kill(service._process.pid, signal.SIGSTOP)
-        try:
-            async with asyncio.timeout(30):
-                for at in range(20, 40):
-                    await service.learn(some(digits, at, at + 1))
-                    for _ in range(1000):  # more than a pipe holds
-                        service._process.send(Command.WAKE)
-                        await asyncio.sleep(0)
-                assert (await service.predict(digits.test.images[:1])).model == 20
-        finally:
-            os.kill(service._process.pid, signal.SIGCONT)
-        await until(lambda: service.status()["learnt"] == 40)
-        assert len(await service.memory()) == 20
-        await service.close()
+        async with serving(tmp_path / "live") as service:
+            await taught(service, 0, 20)
+            os.kill(service._process.pid, signal.SIGSTOP)
+            try:
+                async with asyncio.timeout(30):
+                    for at in range(20, 40):
+                        await service.learn(some(at, at + 1))
+                        for _ in range(1000):  # more than a pipe holds
+                            service._process.send(Command.WAKE)
+                            await asyncio.sleep(0)
+                    assert (await service.predict(DIGITS.test.images[:1])).model == 20
+            finally:
+                os.kill(service._process.pid, signal.SIGCONT)
+            await until(lambda: service.status()["learnt"] == 40)
+            assert len(await service.memory()) == 20
 
     asyncio.run(live())
-    assert left_behind(tmp_path / "live", digits, 40)
+    assert left_behind(tmp_path / "live", 40)
 
 
 @pytest.mark.slow
-def test_one_that_does_not_stop_is_killed(digits, tmp_path, monkeypatch):
+def test_one_that_does_not_stop_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "STOP_SECONDS", 0.5)
 
     async def live():
-        service = await taught(tmp_path / "live", digits, 20, seen="checkpoint")
+        service = Service(tmp_path / "live", SMALL)
+        await service.start()
+        await taught(service, 0, 20, seen="checkpoint")
         os.kill(service._process.pid, signal.SIGSTOP)
         async with asyncio.timeout(20):
             await service.close()
 
     asyncio.run(live())
-    assert left_behind(tmp_path / "live", digits, 20)
+    assert left_behind(tmp_path / "live", 20)
 
 
 @pytest.mark.slow
-def test_a_folder_that_is_moved_keeps_everything(digits, tmp_path):
+def test_a_folder_that_is_moved_keeps_everything(tmp_path):
     folder, moved = tmp_path / "live", tmp_path / "moved"
 
     async def live():
-        service = await taught(folder, digits, 30, seen="checkpoint")
-        shutil.copytree(folder, tmp_path / "copy")
+        async with serving(folder) as service:
+            await taught(service, 0, 30, seen="checkpoint")
+            shutil.copytree(folder, tmp_path / "copy")
+            folder.rename(moved)
+            (tmp_path / "copy").rename(folder)  # as good as it looks
+            with pytest.raises(Refusal) as refused:
+                await service.learn(some(30, 60))
+            assert (refused.value.status, refused.value.code) == (503, "log_lost")
+            assert service.status()["accepted"] == 30
+            assert refused.value.message.startswith(service.not_ready()[:40])
+            await until(lambda: service.stalled)
+            folder.rename(tmp_path / "copy")
+            moved.rename(folder)
+            assert "samples are kept" in service.not_ready()  # now that it is true again
+            await service.learn(some(30, 50))
         folder.rename(moved)
-        (tmp_path / "copy").rename(folder)  # as good as it looks
-        with pytest.raises(Refusal, match="was moved, replaced or deleted while the service ran") as refused:
-            await service.learn(some(digits, 30, 60))
-        assert (refused.value.status, service.status()["accepted"]) == (503, 30)
-        assert refused.value.message.startswith(service.not_ready()[:40])
-        await until(lambda: service.stalled)
-        folder.rename(tmp_path / "copy")
-        moved.rename(folder)
-        assert "samples are kept" in service.not_ready()  # now that it is true again
-        await service.learn(some(digits, 30, 50))
-        await service.close()
-        folder.rename(moved)
-
-    async def again():
-        service = Service(moved, Settings.of(moved))
-        await service.start()
-        await until(lambda: service.status()["learnt"] == 50)
-        await service.close()
+        async with serving(moved, Settings.of(moved)) as service:
+            await until(lambda: service.status()["learnt"] == 50)
 
     asyncio.run(live())
-    asyncio.run(again())
-    assert left_behind(moved, digits, 50)
+    assert left_behind(moved, 50)
 
 
-def test_nothing_is_accepted_where_a_restart_would_not_find_it(digits, tmp_path):
+def test_nothing_is_accepted_where_a_restart_would_not_find_it(tmp_path):
     """The folder goes while the process that learns is started: it makes no other log in its place."""
     folder = tmp_path / "live"
 
     async def live():
-        service = Service(folder, SMALL)
-        await service.start()
-        shutil.rmtree(folder)
-        with pytest.raises(Refusal, match=str(folder)) as refused:
-            await service.learn(some(digits, 0, 1))
-        assert refused.value.status == 503
-        await until(lambda: service.stalled)
-        status = service.status()
-        assert (status["state"], status["accepted"]) == ("stalled", 0)
-        assert "nothing is accepted" in status["sentence"]
-        await service.close()
+        async with serving(folder) as service:
+            shutil.rmtree(folder)
+            with pytest.raises(Refusal, match=str(folder)) as refused:
+                await service.learn(some(0, 1))
+            assert refused.value.status == 503
+            await until(lambda: service.stalled)
+            status = service.status()
+            assert (status["state"], status["accepted"]) == ("stalled", 0)
+            assert "nothing is accepted" in status["sentence"]
 
     asyncio.run(live())
     assert not folder.exists()
@@ -184,21 +163,18 @@ def test_a_log_that_lost_a_file_takes_nothing(tmp_path, file):
 
 
 @pytest.mark.slow
-def test_a_status_without_a_folder(digits, tmp_path):
+def test_a_status_without_a_folder(tmp_path):
     async def live():
-        service = await taught(tmp_path / "live", digits, 20, seen="checkpoint")
-        shutil.rmtree(tmp_path / "live")
-        status = service.status()
-        assert (status["disk_bytes"], status["learnt"]) == (None, 20)
-        assert status["disk_most"] > 0
-        text = ServiceMetrics(service).to_text().decode()
-        assert "iblurry_samples_learnt_total 20.0" in text
-        assert "iblurry_disk_bytes" not in text
-        await service.close()
+        async with serving(tmp_path / "live") as service:
+            await taught(service, 0, 20, seen="checkpoint")
+            shutil.rmtree(tmp_path / "live")
+            status = service.status()
+            assert (status["disk_bytes"], status["learnt"]) == (None, 20)
+            assert status["disk_most"] > 0
+            text = ServiceMetrics(service).to_text().decode()
+            assert "iblurry_samples_learnt_total 20.0" in text
+            assert "iblurry_disk_bytes" not in text
 
-    ServiceMetrics = pytest.importorskip(
-        "iblurry.live.http.metrics", reason="needs fastapi and uvicorn: pip install 'iblurry[live]'"
-    ).ServiceMetrics
     asyncio.run(live())
 
 
@@ -274,7 +250,7 @@ def test_a_process_lost_again_and_again_without_a_checkpoint_is_given_up(tmp_pat
 
 
 @pytest.mark.slow
-def test_what_an_operator_should_know_is_in_the_log(digits, tmp_path, monkeypatch, caplog):
+def test_what_an_operator_should_know_is_in_the_log(tmp_path, monkeypatch, caplog):
     """A damaged checkpoint that was skipped, a learner that was lost, and one that fails with its traceback."""
     monkeypatch.setattr(process, "RESTART_AFTER", (0.0,))
     folder = tmp_path / "live"
@@ -283,20 +259,17 @@ def test_what_an_operator_should_know_is_in_the_log(digits, tmp_path, monkeypatc
         return [record.getMessage() for record in caplog.records if record.levelname == level]
 
     async def live():
-        service = await taught(folder, digits, 20, seen="checkpoint")
-        await service.learn(some(digits, 20, 30))
-        await until(lambda: service.status()["checkpoint"] == 30)
-        await service.close()
+        async with serving(folder) as service:
+            for begin in (0, 10):
+                await taught(service, begin, begin + 10, seen="checkpoint")
         assert not caplog.records
-        (folder / "checkpoint-000000000030.safetensors").write_bytes(b"damaged")
-        service = Service(folder, SMALL)
-        await service.start()
-        (line,) = lines("WARNING")
-        assert line.startswith("checkpoint-000000000030.safetensors is damaged")
-        os.kill(service._process.pid, signal.SIGKILL)
-        await until(lambda: service.status()["restarts"] == 1)
-        assert lines("ERROR") == ["The process that learns was lost (exit code -9) and is started again."]
-        await service.close()
+        (folder / "checkpoint-000000000020.safetensors").write_bytes(b"damaged")
+        async with serving(folder) as service:
+            (line,) = lines("WARNING")
+            assert line.startswith("checkpoint-000000000020.safetensors is damaged")
+            os.kill(service._process.pid, signal.SIGKILL)
+            await until(lambda: service.status()["restarts"] == 1)
+            assert lines("ERROR") == ["The process that learns was lost (exit code -9) and is started again."]
 
     asyncio.run(live())
     caplog.clear()
@@ -311,57 +284,45 @@ def test_what_an_operator_should_know_is_in_the_log(digits, tmp_path, monkeypatc
     assert lines("ERROR")[-1] == heard[-1].sentence
 
 
-def test_a_damaged_checkpoint_is_never_what_is_left(tmp_path, digits):
-    entries = [
-        LogEntry(at, Operation("sample", at, label, pixels=pixels.tobytes()))
-        for at, (label, pixels) in enumerate(some(digits, 0, 40), 1)
-    ]
+def test_a_damaged_checkpoint_is_never_what_is_left(tmp_path):
     first = LiveLearner(tmp_path, SMALL)
-    for entry in entries[:20]:
+    for entry in entries(0, 20):
         first.apply(entry)
         if entry.at in (10, 20):
             first.save()
     (tmp_path / "checkpoint-000000000020.safetensors").write_bytes(b"damaged")
     again = LiveLearner(tmp_path, SMALL)
     assert len(again.recover()) == 1
-    for entry in entries[10:30]:
+    for entry in entries(10, 30):
         again.apply(entry)
     again.save()
     names = sorted(path.name for path in tmp_path.glob("checkpoint-*"))
     assert names == ["checkpoint-000000000010.safetensors", "checkpoint-000000000030.safetensors"]
     for path in tmp_path.glob("checkpoint-*"):
         path.write_bytes(b"damaged")
-    with pytest.raises(CheckpointError, match="Put back a good copy of the whole folder"):
+    with pytest.raises(CheckpointError):
         LiveLearner(tmp_path, SMALL).recover()
 
 
-def test_a_log_that_does_not_go_on_from_the_checkpoint_stops_the_start(digits, tmp_path):
+def test_a_log_that_does_not_go_on_from_the_checkpoint_stops_the_start(tmp_path):
     held = SampleLog(tmp_path, max_classes=12, max_bytes=10**8)
     with held.transaction():
-        held.add(some(digits, 0, 10))
+        held.add(some(0, 10))
         held.drop(5)
     held.close()
-    with pytest.raises(StoppedError, match="does not fit the checkpoint at operation 0"):
+    with pytest.raises(StoppedError, match="checkpoint at operation 0"):
         asyncio.run(Service(tmp_path, SMALL).start())
 
 
-def test_a_full_disk_at_the_start_is_said_as_such(tmp_path, monkeypatch):
+def test_a_start_writes_nothing_to_an_existing_log(tmp_path):
+    """The disk may be full."""
     SampleLog(tmp_path, max_classes=12, max_bytes=10**8).close()
-    before = (tmp_path / log.FILE).read_bytes()
+    before = (tmp_path / FILE).read_bytes()
     SampleLog(tmp_path, max_classes=12, max_bytes=10**8).close()
-    assert (tmp_path / log.FILE).read_bytes() == before  # nothing new: nothing written
-
-    def full(*_, **__):
-        error = sqlite3.OperationalError("database or disk is full")
-        error.sqlite_errorcode = sqlite3.SQLITE_FULL
-        raise error
-
-    monkeypatch.setattr(log, "_connect", full)
-    with pytest.raises(DiskFullError, match=str(tmp_path)):
-        SampleLog(tmp_path, max_classes=12, max_bytes=10**8)
+    assert (tmp_path / FILE).read_bytes() == before
 
 
-@pytest.mark.parametrize("size", [64, 900, 2304, 3072, 5000, 30000])
+@pytest.mark.parametrize("size", [64, 2304, 5000])
 def test_the_log_takes_as_many_samples_as_it_says(tmp_path, size):
     kept = 600
     held = SampleLog(tmp_path, max_classes=3, max_bytes=max_log_bytes(size, kept=kept, classes=3) - KEYS * PER_KEY)
@@ -375,11 +336,11 @@ def test_the_log_takes_as_many_samples_as_it_says(tmp_path, size):
     held.close()
 
 
-def test_the_most_is_known_before_the_first_checkpoint(digits, tmp_path):
+def test_the_most_is_known_before_the_first_checkpoint(tmp_path):
     learning = LiveLearner(tmp_path, SMALL)
     before = learning.report().checkpoint_most
-    for at, (label, pixels) in enumerate(some(digits, 0, 60), 1):
-        learning.apply(LogEntry(at, Operation("sample", at, label, pixels=pixels.tobytes())))
+    for entry in entries(0, 60):
+        learning.apply(entry)
     learning.save()
     (path,) = tmp_path.glob("checkpoint-*")
     assert path.stat().st_size <= before == learning.report().checkpoint_most < 2 * path.stat().st_size + 2**21

@@ -8,12 +8,10 @@ import urllib.request
 
 import pytest
 
+from iblurry.live.http import answers
 from iblurry.live.quota import Limits
 from iblurry.live.service import Service
 from iblurry.live.settings import Settings
-
-pytest.importorskip("fastapi", reason="the service's HTTP side is an extra: pip install 'iblurry[live]'")
-from iblurry.live.http import answers
 from tests.live.test_live_metrics import read
 
 TOKEN = "sesame-0123456789"
