@@ -13,12 +13,11 @@ from iblurry.data.load import load
 from iblurry.learner.exported import load_exported
 from iblurry.learner.learner import Learner
 from iblurry.live.learning import LiveLearner
-from iblurry.live.log import LogEntry, SampleLog
-from iblurry.live.messages import Operation
+from iblurry.live.log import SampleLog
 from iblurry.storage import checkpoint
 from tests.cli.conftest import QUICK
 from tests.laws.lawful import assert_same_state
-from tests.live.test_live_service import SMALL, some
+from tests.live.lives import SMALL, entries, some
 
 DATA = QUICK[1]
 
@@ -60,8 +59,8 @@ def test_a_service_folder_is_a_learner_too(call, here, tmp_path):
     data, folder = load("digits"), here / "live"
     folder.mkdir()
     live = LiveLearner(folder, SMALL)
-    for at, (label, pixels) in enumerate(some(data, 0, 40), 1):
-        live.apply(LogEntry(at, Operation("sample", at, label, pixels=pixels.tobytes())))
+    for entry in entries(0, 40):
+        live.apply(entry)
     live.save()
     (folder / "checkpoint-000000000041.safetensors").write_bytes(b"damaged")
     learner = Learner.load(folder)
@@ -74,7 +73,7 @@ def test_a_service_folder_is_a_learner_too(call, here, tmp_path):
     assert load_exported("model.pt2").predict(data.test.images) == Learner.load(folder).predict(data.test.images)
     log = SampleLog(folder, max_classes=12, max_bytes=10**8)
     with log.transaction():
-        log.add(some(data, 0, 43))
+        log.add(some(0, 43))
     about = json.loads(call("export", folder, "model.pt2", "--json").out)  # three are in no checkpoint yet
     assert (about["samples"], about["accepted"]) == (40, 43)
     assert "43" in call("export", folder, "model.pt2").out
