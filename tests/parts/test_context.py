@@ -11,15 +11,16 @@ from iblurry.methods import Hyperparameters, clib
 RNG = np.random.default_rng(2)
 
 
-def trained(chosen, samples=20):
-    learner = Learner(chosen, image=(1, 8, 8), classes=4, memory=16, network="convnet", augment=Augment(pad=1))
+def trained(samples):
+    method, options = clib(Hyperparameters(batch=8)), {"memory": 16, "network": "convnet", "augment": Augment(pad=1)}
+    learner = Learner(method, image=(1, 8, 8), classes=4, **options)
     for i in range(samples):
         learner.observe(RNG.integers(0, 256, (1, 8, 8), dtype=np.uint8), i % 3)
-    return learner
+    return learner.context
 
 
 def test_losses_of_the_memory_are_those_of_plain_images_in_eval_mode():
-    context = trained(clib(Hyperparameters(batch=8)), samples=9).context
+    context = trained(9)
     buffers = {name: value.clone() for name, value in context.network.named_buffers()}
     losses = context.memory_losses()
     context.network.eval()
@@ -35,18 +36,8 @@ def test_losses_of_the_memory_are_those_of_plain_images_in_eval_mode():
 
 
 def test_chunks_do_not_change_answers(monkeypatch):
-    context = trained(clib(Hyperparameters(batch=8))).context
+    context = trained(20)
     images = torch.from_numpy(RNG.integers(0, 256, (130, 1, 8, 8), dtype=np.uint8))
     whole = context.logits(images)
     monkeypatch.setattr("iblurry.parts.context.VALUES", 1)  # chunks of 64
     torch.testing.assert_close(context.logits(images), whole)
-
-
-def test_training_sees_batch_statistics_and_queries_the_running_ones():
-    learner = trained(clib(Hyperparameters(batch=8)))
-    norm = next(m for m in learner.context.network.modules() if isinstance(m, torch.nn.BatchNorm2d))
-    before = norm.running_mean.clone()
-    learner.observe(RNG.integers(0, 256, (1, 8, 8), dtype=np.uint8), 0)
-    assert not torch.equal(norm.running_mean, before)
-    assert not norm.training  # the loss pass came after
-    assert learner.context.network.training == norm.training

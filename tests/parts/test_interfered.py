@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 from contextlib import contextmanager
 
+import pytest
 import torch
 from torch.nn import functional as F
 
@@ -23,19 +24,32 @@ def test_golden(golden):
     assert Interfered().candidates == case["candidates"]
 
 
-def test_it_chooses_the_rows_whose_loss_a_plain_step_raises_most(samples):
-    learner = new_learner(mir(Hyperparameters(batch=8), rehearsal=Interfered(count=4, candidates=12)), network="mlp")
-    for image, label in samples[:40]:
-        learner.observe(image, label)
-    context, rule = learner.context, learner.method.rehearsal
-    context.counters.lr = 0.5  # large, so that the ranking is clear
-    stream = Batch(context.memory.images[:4], context.memory.labels[:4])
-    params = context.pipeline.draw_params(Rng(9), 0, 16)
-    drawn = Drawn(torch.arange(4, 16), params)
-    chosen = rule.choose(stream, drawn)
+@pytest.fixture
+def asked(samples):
+    """Makes a learner that has met forty samples; its rule is asked about four of them and the rows after."""
 
+    def make(network):
+        learner = learner_of(network=network)
+        for image, label in samples[:40]:
+            learner.observe(image, label)
+        context = learner.context
+        params = context.pipeline.draw_params(Rng(9), 0, 16)
+        stream = Batch(context.memory.images[:4], context.memory.labels[:4])
+        return context, learner.method.rehearsal, stream, Drawn(torch.arange(4, 16), params)
+
+    return make
+
+
+def learner_of(**options):
+    return new_learner(mir(Hyperparameters(batch=8), rehearsal=Interfered(count=4, candidates=12)), **options)
+
+
+def test_it_chooses_the_rows_whose_loss_a_plain_step_raises_most(asked):
+    context, rule, stream, drawn = asked("mlp")
+    context.counters.lr = 0.5  # large, so that the ranking is clear
+    chosen = rule.choose(stream, drawn)
     moved = copy.deepcopy(context.network)
-    loss = F.cross_entropy(moved(context.pipeline.vary(stream.images, params)), stream.labels)
+    loss = F.cross_entropy(moved(context.pipeline.vary(stream.images, drawn.augment_params)), stream.labels)
     gradient = torch.autograd.grad(loss, list(moved.parameters()))
     with torch.no_grad():
         for p, g in zip(moved.parameters(), gradient, strict=True):
@@ -47,29 +61,21 @@ def test_it_chooses_the_rows_whose_loss_a_plain_step_raises_most(samples):
     assert (rise[0] - rise[1])[chosen - 4].min() >= (rise[0] - rise[1]).median()
 
 
-def test_the_virtual_network_keeps_its_statistics_to_itself(samples):
-    learner = new_learner(mir(Hyperparameters(batch=8), rehearsal=Interfered(count=4, candidates=12)))
-    for image, label in samples[:40]:
-        learner.observe(image, label)
-    context = learner.context
-    stream = Batch(context.memory.images[:4], context.memory.labels[:4])
-    params = context.pipeline.draw_params(Rng(9), 0, 16)
+def test_the_virtual_network_keeps_its_statistics_to_itself(asked):
+    context, rule, stream, drawn = asked("convnet")
     plain = copy.deepcopy(context.network).train()
-    plain(context.pipeline.vary(stream.images, params))
+    plain(context.pipeline.vary(stream.images, drawn.augment_params))
     plain(context.pipeline.test(context.memory.images[4:16]))
-    learner.method.rehearsal.choose(stream, Drawn(torch.arange(4, 16), params))
+    rule.choose(stream, drawn)
     for (name, moved), (_, expected) in zip(context.network.named_buffers(), plain.named_buffers(), strict=True):
         torch.testing.assert_close(moved, expected, msg=name)
 
 
 def test_the_virtual_step_is_on_the_images_of_the_update(samples, monkeypatch):
-    learner = new_learner(mir(Hyperparameters(batch=8), rehearsal=Interfered(count=4, candidates=12)))
-    varied = []
+    learner, varied = learner_of(), []
     pipeline = learner.context.pipeline
     vary = pipeline.vary
-    monkeypatch.setattr(
-        pipeline, "vary", lambda images, params: varied.append(vary(images, params)) or varied[-1].clone()
-    )
+    monkeypatch.setattr(pipeline, "vary", lambda *given: varied.append(vary(*given)) or varied[-1].clone())
     for image, label in samples[:16]:
         learner.observe(image, label)
     virtual, update = varied[-2:]
@@ -98,8 +104,6 @@ def test_what_the_passes_side_by_side_read_is_kept_until_both_are_done(samples, 
 
 def test_an_empty_memory_has_no_rows_to_offer(make_context):
     rule = Interfered().attach(make_context(4))
-    nothing = torch.zeros(0, dtype=torch.int64)
-    assert (
-        len(rule.choose(Batch(torch.zeros(1, 1, 8, 8, dtype=torch.uint8), torch.zeros(1)), Drawn(nothing, None))) == 0
-    )
+    stream, nothing = Batch(torch.zeros(1, 1, 8, 8, dtype=torch.uint8), torch.zeros(1)), torch.zeros(0).long()
+    assert len(rule.choose(stream, Drawn(nothing, None))) == 0
     assert (rule.joins(0), rule.joins(5), rule.joins(90), rule.rows_per_update) == (0, 5, 8, 50)
