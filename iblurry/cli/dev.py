@@ -73,18 +73,16 @@ def reproduction(results: Path, out: Path, notes: Path | None, as_json: bool) ->
     RESULTS/<data set>/notes.toml says why numbers differ; runs in RESULTS/noise that repeat others in another place say
     what rounding alone does. Needs no GPU.
     """
-    from iblurry.analysis.noise import find_noise
     from iblurry.storage.files import replacing
     from iblurry.studies.collect import read_collected, read_repeats
-    from iblurry.studies.compare import compare_with_paper
-    from iblurry.studies.notes import read_notes
-    from iblurry.studies.reproduction import draw_blocks, reproduction_page
+    from iblurry.studies.paper import compare_with_paper
+    from iblurry.studies.reproduction import draw_blocks, read_notes, reproduction_page
 
     beside = notes or out.with_name(f"{out.stem}-notes.md")
     runs = read_collected(results)
-    blocks, noise = compare_with_paper(runs), find_noise([*runs, *read_repeats(results)])
+    blocks, repeats = compare_with_paper(runs), [*runs, *read_repeats(results)]
     prose = beside.read_text("utf-8") if beside.is_file() else ""
-    text = reproduction_page(blocks, noise=noise, notes=read_notes(results), prose=prose, stem=out.stem)
+    text = reproduction_page(blocks, repeats=repeats, notes=read_notes(results), prose=prose, stem=out.stem)
     figures = [str(path) for path in draw_blocks(blocks, out.parent / "images", stem=out.stem)]
     with replacing(out) as part:
         part.write_text(text, "utf-8")

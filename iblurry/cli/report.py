@@ -22,10 +22,9 @@ def report(runs: Path, out: Path, title: str | None, name: str | None, as_json: 
     Tables that sort, curves, maps of the classes, compute, the paper's numbers, settings, versions, links to the runs;
     finished runs and unfinished ones. The file holds everything it shows and asks no network.
     """
-    from iblurry.analysis.report.page import render_page
     from iblurry.storage.files import replacing
     from iblurry.studies.catalogue import get_study
-    from iblurry.studies.report import report_data
+    from iblurry.studies.report import render_page, report_data
 
     data = report_data(runs, title=title, study=get_study(name) if name is not None else None)
     text = render_page(data, out.resolve().parent).encode(

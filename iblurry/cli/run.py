@@ -288,8 +288,7 @@ def show_search(
     """
     from iblurry.analysis.describe import describe_settings
     from iblurry.storage.files import replacing
-    from iblurry.studies.search.points import best_points
-    from iblurry.studies.search.table import search_to_json, search_to_terminal
+    from iblurry.studies.search.points import best_points, search_to_json, search_to_terminal
 
     title = describe_settings([one for result in results for one in result.point.experiments])
     best = best_points(results)

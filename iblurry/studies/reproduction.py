@@ -1,24 +1,37 @@
-"""The page that compares our runs with the paper's tables: a pure function of collected results and its numbers."""
+"""The page that compares our runs with the paper's tables: a pure function of collected results and its numbers.
+
+Beside the numbers it has notes on why some differ, which people write into results/<data set>/notes.toml, and the noise
+of a run against itself: what other rounding does to the numbers of one experiment and seed.
+"""
 
 from __future__ import annotations
 
 import textwrap
+import tomllib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 from iblurry.analysis.describe import describe_command, describe_noted, make_slug
 from iblurry.analysis.figures.curves import draw_curves
 from iblurry.analysis.formats import markdown_grid, runs_to_markdown
 from iblurry.analysis.metrics import ACCURACY_METRICS, NOTHING
-from iblurry.analysis.noise import METRICS, RunNoise
-from iblurry.analysis.verdict import ABOVE, AGREES, BELOW, ERRORS, PAPER_SEEDS
+from iblurry.analysis.results import results_frame
+from iblurry.analysis.table import ABOVE, AGREES, BELOW, ERRORS, PAPER_SEEDS
+from iblurry.errors import DataError, UnknownNameError
+from iblurry.experiment.environment import LAST_BITS
 from iblurry.experiment.result import Result
 from iblurry.storage.files import replacing
-from iblurry.studies.compare import NOT_RUN, PROVISIONAL, Comparison, ComparisonBlock, find_warnings
-from iblurry.studies.notes import Note
 from iblurry.studies.paper import (
     COUNTERPARTS,
+    NOT_RUN,
+    PAPER_METRICS,
+    PROVISIONAL,
+    Comparison,
+    ComparisonBlock,
     Configuration,
+    find_warnings,
     load_paper,
     paper_configurations,
     paper_number,
@@ -34,20 +47,93 @@ HEADINGS = {
 TESTED, OPEN = "tested", "open"  # a miss that a test has explained, and one that none has
 PUBLISHED = "Orders: the paper's own, from its published split files."
 DRAWN = "Orders: drawn here; not the paper's own."
+_NOTED = ("commit", "python", *LAST_BITS, "threads")  # of an environment: what may change a run's rounding
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """Why some numbers of a data set differ from the paper's, a [[note]] of the file.
+
+    Parameters
+    ----------
+    dataset : str
+        The folder that the file is in.
+    methods : list of str
+        Rows, as the page names them.
+    metrics : list of str
+        The paper's names of metrics.
+    text : str
+        The reason, in Markdown.
+    tested : bool
+        Whether an experiment has confirmed it; if not, the difference stays open.
+    stream : str
+        The only stream that it is about, such as "i-Blurry-50-10"; "" is all.
+    """
+
+    dataset: str
+    methods: list[str]
+    metrics: list[str]
+    text: str
+    tested: bool = False
+    stream: str = ""
+
+    def __post_init__(self) -> None:
+        for metric in self.metrics:
+            if metric not in PAPER_METRICS:
+                raise UnknownNameError("metric of the paper", metric, PAPER_METRICS)
+
+    def __str__(self) -> str:
+        where = ", ".join(filter(None, [self.dataset, self.stream]))
+        head = f"- **{', '.join(f'`{one}`' for one in self.methods)} in {', '.join(self.metrics)} on {where}: "
+        text = " ".join(f"{head}{'tested' if self.tested else 'open'}.** {self.text}".split())
+        return textwrap.fill(text, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+    def explains(self, row: str, metric: str, configuration: Configuration) -> bool:
+        """Whether it is the tested reason for a number."""
+        where = f"{configuration.column},".startswith(", ".join(filter(None, [self.dataset, self.stream])) + ",")
+        return self.tested and where and row in self.methods and metric in self.metrics
+
+
+def read_notes(results: Path) -> list[Note]:
+    """All notes under results/, by data set; DataError names the file that has one without a meaning."""
+    notes = []
+    for path in sorted(results.glob("*/notes.toml")):
+        try:
+            notes += [Note(dataset=path.parent.name, **one) for one in tomllib.loads(path.read_text("utf-8"))["note"]]
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, UnknownNameError) as error:
+            raise DataError(
+                f"{path}: {error}. Write [[note]] with methods, metrics, text, and tested = true where an experiment "
+                "has confirmed it."
+            ) from error
+    return notes
 
 
 def reproduction_page(
     blocks: Sequence[ComparisonBlock],
     *,
-    noise: Sequence[RunNoise] = (),
+    repeats: Sequence[Result] = (),
     notes: Sequence[Note] = (),
     prose: str = "",
     stem: str = "reproduction",
 ) -> str:
-    """The whole page in Markdown; `prose` is written by people and stands below the notes as it is."""
+    """The whole page in Markdown.
+
+    Parameters
+    ----------
+    blocks : sequence of ComparisonBlock
+        Our runs beside the paper's numbers.
+    repeats : sequence of Result
+        Runs of which some are of the same experiment and seed: what lies between those is the noise of a run.
+    notes : sequence of Note
+        Why numbers differ.
+    prose : str
+        What people wrote; it stands below the notes as it is.
+    stem : str
+        The page's name, which those of its figures begin with.
+    """
     misses = _misses(blocks, notes)
     sections = [_head(), _summary(blocks, misses), *(_block(block, stem) for block in blocks)]
-    sections += [_notes(misses, notes, prose), _noise(noise), _rest(blocks), _text()]
+    sections += [_notes(misses, notes, prose), _noise(repeats), _rest(blocks), _text()]
     return "\n\n".join(section.strip("\n") for section in sections if section) + "\n"
 
 
@@ -198,21 +284,38 @@ def _notes(misses: Sequence[Sequence[str]], notes: Sequence[Note], prose: str) -
     return "\n\n".join(["## What differs, and why", *filter(None, parts)]) if any(parts) else ""
 
 
-def _noise(noise: Sequence[RunNoise]) -> str:
-    if not noise:
+def _noise(runs: Sequence[Result]) -> str:
+    """Every pair of runs of the same experiment, seed, data and order, put together by what differs between them."""
+
+    same: dict[tuple[str, ...], list[Result]] = {}
+    for run in runs:
+        content = (str(run.environment.get(name, "")) for name in ("data", "order"))
+        same.setdefault((run.experiment.digest, *content), []).append(run)
+    pairs = [(first, second) for group in same.values() for first, second in combinations(group, 2)]
+    if not pairs:
         return ""
+    names = ["a_auc", "a_avg", "a_last"]
+    frames = [results_frame(side) for side in zip(*pairs, strict=True)]
+    apart = 100 * (frames[0][names] - frames[1][names]).abs()
+    apart["differs"] = [_differs(*pair) for pair in pairs]
     lines = []
-    for one in noise:
-        found = one.apart.values()
-        cells = [f"{sum(apart) / len(apart):.2f} ({max(apart):.2f})" if apart else NOTHING for apart in found]
-        lines.append([one.differs, ", ".join(f"`{row}`" for row in one.rows), str(one.pairs), *cells])
-    heads = ["what differs", "methods", "pairs", *(ACCURACY_METRICS[name].heading.split()[0] for name in METRICS)]
+    for differs, found in apart.groupby("differs", sort=False):
+        rows = ", ".join(f"`{row}`" for row in frames[0]["method"][found.index].unique())
+        shown = [f"{found[name].mean():.2f} ({found[name].max():.2f})".replace("nan (nan)", NOTHING) for name in names]
+        lines.append([str(differs), rows, str(len(found)), *shown])
+    heads = ["what differs", "methods", "pairs", *(ACCURACY_METRICS[name].heading.split()[0] for name in names)]
     said = """
         The same experiment, seed, data and order, run in two places: mean and, in brackets, largest absolute difference
         in points. Other precision, threads, devices or kernels (of another commit) round differently, and training
         amplifies that: a difference between two runs that is smaller than these says nothing."""
     text = textwrap.fill(" ".join(said.split()), 120)
     return f"## The noise of a run against itself\n\n{text}\n\n" + markdown_grid(heads, lines, sides="llrrrr")
+
+
+def _differs(first: Result, second: Result) -> str:
+    noted = {name: sorted(describe_noted(run, name) for run in (first, second)) for name in _NOTED}
+    words = [f"{name} {one} / {other}" for name, (one, other) in noted.items() if one != other]
+    return ", ".join(words) or "no recorded setting"
 
 
 def _rest(blocks: Sequence[ComparisonBlock]) -> str:

@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from iblurry.analysis.describe import DISPLAY_NAMES, display_name
-from iblurry.analysis.method_style import COLOURS, FAMILIES, family_name, method_styles
+from iblurry.analysis.figures.style import COLOURS, FAMILIES, family_name, method_styles
 from iblurry.methods import METHODS
 from iblurry.studies.catalogue import STUDIES
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from iblurry.analysis.noise import find_noise
 from iblurry.components.edit import edit
+from iblurry.errors import DataError
 from iblurry.experiment.experiment import Experiment
 from iblurry.streams.stream import Published
 from iblurry.studies.collect import read_collected, read_repeats, read_run
-from iblurry.studies.compare import compare_with_paper
-from iblurry.studies.notes import Note, read_notes
-from iblurry.studies.reproduction import draw_blocks, figure_name, reproduction_page
+from iblurry.studies.paper import Configuration, compare_with_paper
+from iblurry.studies.reproduction import Note, draw_blocks, figure_name, read_notes, reproduction_page
 from tests.studies.written import usual, write_run
 
 ROOT = Path(__file__).parent.parent.parent
@@ -121,6 +121,8 @@ def test_the_page_is_stable_and_its_figures_are_where_it_says(blocks, tmp_path):
     assert linked == ["images/repro-cifar10.png", "images/repro-cifar10-n50-m10-k1000-t5.png"]
     assert drawn == [tmp_path / path for path in linked]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
+    of_mine = figure_name(Configuration("shapes:classes=4", 50, 10, 20, 2), "r")
+    assert of_mine == "r-shapes-classes-4-n50-m10-k20-t2.png"
 
 
 def test_a_section_says_whose_orders_it_has(tmp_path):
@@ -179,12 +181,6 @@ def test_every_row_has_its_place(tmp_path):
             assert "not run yet" not in line
 
 
-def test_names_of_figures():
-    from iblurry.studies.paper import Configuration
-
-    assert figure_name(Configuration("shapes:classes=4", 50, 10, 20, 2), "r") == "r-shapes-classes-4-n50-m10-k20-t2.png"
-
-
 def test_tables_are_tables(blocks):
     """Every line of a table has as many cells as its head."""
     for table in re.findall(r"(?:^\|.*\|\n)+", reproduction_page(blocks), flags=re.MULTILINE):
@@ -204,21 +200,21 @@ def test_the_noise_of_a_run_against_itself(tmp_path):
     write_run(tmp_path / "again", usual("er", 1, memory=77), 10, data="other")
     write_run(tmp_path / "results", usual("er", 1, memory=77), 20)
     runs = [read_run(path.parent) for place in places for path in sorted((tmp_path / place).glob("*/experiment.json"))]
-    text = section(reproduction_page([], noise=find_noise(runs)), "## The noise of a run against itself")
+    text = section(reproduction_page([], repeats=runs), "## The noise of a run against itself")
     heads, _, *lines = [line for line in text.splitlines() if line.startswith("|")]
     assert heads == "| what differs | methods | pairs | A_AUC | A_avg | A_last |"
     assert sorted(lines) == [  # seeds 1 and 2 are 1 and 2 points apart in float32, 2 and 4 when run again
         "| no recorded setting | `er` | 2 | 3.00 (4.00) | 3.00 (4.00) | 3.00 (4.00) |",
         "| precision bfloat16 / float32 | `er`, `joint` | 5 | 1.50 (2.00) | 1.50 (2.00) | 1.40 (2.00) |",
     ]
-    assert "noise" not in reproduction_page([], noise=find_noise(runs[:1]))
+    assert "noise" not in reproduction_page([], repeats=runs[:1])
 
 
 def test_the_committed_page_is_what_the_command_makes():
     runs = read_collected(ROOT / "results")
     made = reproduction_page(
         compare_with_paper(runs),
-        noise=find_noise([*runs, *read_repeats(ROOT / "results")]),
+        repeats=[*runs, *read_repeats(ROOT / "results")],
         notes=read_notes(ROOT / "results"),
         prose=(ROOT / "docs" / "reproduction-notes.md").read_text("utf-8"),
     )
@@ -230,3 +226,51 @@ def test_the_committed_page_is_what_the_command_makes():
 def test_collected_runs_are_small_enough_for_git():
     for path in (ROOT / "results").rglob("*"):
         assert path.is_dir() or path.stat().st_size <= 200_000, path
+
+
+PLACES = {
+    "main": Configuration("cifar10", 50, 10, 500, 5),
+    "blurry": Configuration("cifar10", 0, 10, 500, 5, published=True),
+    "100": Configuration("cifar100", 50, 10, 2000, 5),
+}
+ASKED = list(product(("er", "mir"), ("A_AUC", "A_avg"), PLACES))
+NOTE = '[[note]]\nmethods = ["er", "mir"]\nmetrics = ["A_AUC"]\ntext = "A test\\nshowed it."\n'
+
+
+def noted(tmp_path, text):
+    (tmp_path / "cifar10").mkdir()
+    (tmp_path / "cifar10" / "notes.toml").write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "more, explained",
+    [
+        ("tested = true", {"er A_AUC main", "mir A_AUC main", "er A_AUC blurry", "mir A_AUC blurry"}),
+        ("tested = true\nstream = 'i-Blurry-0-10'", {"er A_AUC blurry", "mir A_AUC blurry"}),
+        ("tested = true\nstream = 'i-Blurry-0'", set()),
+        ("tested = false", set()),
+        ("", set()),
+    ],
+)
+def test_which_numbers_a_note_explains(tmp_path, more, explained):
+    (note,) = read_notes(noted(tmp_path, NOTE + more))
+    found = [asked for asked in ASKED if note.explains(asked[0], asked[1], PLACES[asked[2]])]
+    assert set(map(" ".join, found)) == explained
+    assert str(note).startswith("- **`er`, `mir` in A_AUC on cifar10")
+    assert str(note).endswith("A test showed it.")
+
+
+@pytest.mark.parametrize(
+    "text, named",
+    [
+        (NOTE.replace("A_AUC", "A_acg"), "A_acg"),
+        (NOTE.replace("methods", "method"), "method"),
+        (NOTE.replace("text", "test"), "test"),
+        (NOTE.replace("note", "notes"), "note"),
+        ("[[note]", "notes.toml"),
+    ],
+)
+def test_what_is_no_note_is_refused(tmp_path, text, named):
+    with pytest.raises(DataError, match=named):
+        read_notes(noted(tmp_path, text))

@@ -20,8 +20,9 @@ from iblurry.studies.search.points import (
     expand_grid,
     grid_results,
     parse_spaces,
+    search_to_json,
+    search_to_terminal,
 )
-from iblurry.studies.search.table import search_to_json, search_to_terminal
 from iblurry.studies.search.tune import CurveReader
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from iblurry.analysis.metrics import TABLE_METRICS, TableMetric
 from iblurry.analysis.significance import compare_rows
-from iblurry.analysis.table import make_frames
-from iblurry.analysis.verdict import PaperNumber
+from iblurry.analysis.table import PaperNumber, make_frames
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.studies.catalogue import MAIN
 from tests.studies.tiny import LEVELS, TINY

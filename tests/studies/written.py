@@ -9,7 +9,7 @@ import numpy as np
 
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.journal import Journal, NewClass, Query, Spent, Start, TaskEnd, read
+from iblurry.experiment.journal import Journal, NewClass, Query, Record, Spent, Start, TaskEnd, read
 from iblurry.experiment.metrics import metrics
 from iblurry.studies.selection import Selection
 from iblurry.studies.table import tabulate_study
@@ -75,6 +75,23 @@ def spend(folder: Path, **images: int) -> Spent:
     compute = {name: value for name, value in asdict(record).items() if name != "at"}
     RunFolder(folder).write("summary.json", summary | {"compute": compute})
     return record
+
+
+def stop(folder: Path, lines: int) -> None:
+    """As if the run had been killed after so many lines of its journal."""
+    (folder / "summary.json").unlink()
+    kept = (folder / "journal.jsonl").read_text().splitlines(keepends=True)[:lines]
+    (folder / "journal.jsonl").write_text("".join(kept) + '{"kind":"que' * bool(lines))
+    if not lines:
+        (folder / "journal.jsonl").unlink()
+
+
+def rewrite(folder: Path, *records: Record) -> None:
+    """Another journal for a run."""
+    (folder / "journal.jsonl").unlink()
+    with Journal(folder / "journal.jsonl") as journal:
+        for record in records:
+            journal.append(record)
 
 
 def _environment(changes: dict[str, object]) -> dict[str, object]:

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.analysis.figures.classes import find_evaluations
-from iblurry.analysis.figures.flops import TFLOPS, training_tflops_at
+from iblurry.analysis.figures.metrics import TFLOPS
 from iblurry.analysis.figures.style import (
     OPEN,
+    MethodStyle,
     add_grid,
-    add_legend_below,
-    add_panels,
-    all_rows,
+    count_seeds,
     describe_spread,
     draw_line,
     format_sample_axis,
-    label_panels,
-    legend_columns,
     legend_names,
     mark_arrivals,
     mark_tasks,
     marker_looks,
-    open_figure,
+    method_styles,
+    open_panels,
 )
-from iblurry.analysis.method_style import MethodStyle, method_styles
 from iblurry.errors import InputError
-from iblurry.experiment.journal import NewClass, Query, Record, Start, TaskEnd
+from iblurry.experiment.journal import Evaluation, NewClass, Query, Record, Spent, Start, TaskEnd
 from iblurry.experiment.metrics import a_auc, a_last
 
 if TYPE_CHECKING:
@@ -40,7 +36,6 @@ if TYPE_CHECKING:
 
 Journal = Sequence[Record]
 Columns = Mapping[str, Mapping[str, Sequence[Journal]]]  # journals by column and method, seed by seed
-ACROSS = 2  # panels beside each other: wide enough for the names of five tasks
 ONCE = ", asked at the end only"
 
 
@@ -60,17 +55,19 @@ def draw_curves(
     with. A single column is drawn larger, with A_AUC in the legend; `arrivals` says whether to mark where classes were
     met.
     """
-    single, counts, place = len(columns) == 1, _count_seeds(columns), _PLACES[x]
+    counts, single, place = count_seeds(columns), len(columns) == 1, _PLACES[x]
     names, styles = legend_names(counts), method_styles(counts)
     names |= {row: f"{names[row]}{ONCE}" for row in counts if _asked_once(columns, row)}
-    below = legend_columns((26 if single else 12) + max(map(len, names.values())))
-    legend_rows = -(-(len(names) + arrivals + 1) // below) + (1 if x == "samples" else 2)
-    height = 3.5 if single else 2.1 * -(-len(columns) // ACROSS) + 0.5
-    with open_figure(path, height + 0.18 * legend_rows) as figure:
-        panels = add_panels(figure, len(columns), columns=ACROSS, sharey=True)
-        for axes, (column, groups) in zip(panels, columns.items(), strict=True):
+    note = describe_spread(counts, "line and band: mean ± std")
+    if x == "flops":
+        note += "\nFLOPs counted at the ends of tasks, between them in proportion to updates"
+    about: dict[str, Any] = {"names": names.values(), "more": 1 + arrivals, "letters": 26 if single else 12}
+    about |= {"x": "samples seen" if x == "samples" else TFLOPS, "title": title, "note": note, "sharey": True}
+    about["y"] = "accuracy on classes met so far (%)" if single else "accuracy (%)"
+    with open_panels(path, 2.9 if single else 2.05, [*columns], **about) as panels:
+        for axes, groups in zip(panels, columns.values(), strict=True):
             for method, runs in groups.items():
-                draw = _draw_once if _asked_once({column: groups}, method) else _draw_accuracy
+                draw = _draw_once if _asked_once({"": groups}, method) else _draw_accuracy
                 draw(axes, styles[method], method, names[method], runs, place, areas=single)
             changes = [_draw_task_ends(axes, styles[method], runs, place) for method, runs in groups.items()]
             if any(changes):
@@ -80,18 +77,8 @@ def draw_curves(
             else:
                 axes.set_xscale("log")
                 add_grid(axes)
-            if not single:
-                axes.set_title(column, fontsize=9, parse_math=False)
         low, high = panels[0].get_ylim()  # of all panels, once everything is drawn: the limits stay as they are
         panels[0].set_ylim(max(low, 0), min(high, 100))
-        if single:
-            panels[0].set_title(textwrap.fill(title or "", 90), fontsize=10, parse_math=False)
-        accuracy = "accuracy on classes met so far (%)" if single else "accuracy (%)"
-        label = "samples seen" if x == "samples" else TFLOPS
-        label_panels(figure, panels, ACROSS, x=label, y=accuracy, title=None if single else title)
-        note = describe_spread(counts, "line and band: mean ± std")
-        counted = "FLOPs counted at the ends of tasks, between them in proportion to updates"
-        add_legend_below(figure, below, note if x == "samples" else f"{note}\n{counted}")
 
 
 def draw_rates(columns: Columns, path: Path | str, *, title: str | None = None) -> None:
@@ -100,24 +87,19 @@ def draw_rates(columns: Columns, path: Path | str, *, title: str | None = None) 
     A line is the geometric mean over seeds where they share a point, its band from their least to their greatest. A
     rate of zero has no place on the axis and leaves a gap.
     """
-    counts = _count_seeds(columns)
+    counts, single = count_seeds(columns), len(columns) == 1
     names, styles = legend_names(counts), method_styles(counts)
-    across = min(ACROSS, len(columns))
-    below = legend_columns(12 + max(map(len, names.values())))
-    height = (2.9 if across == 1 else 2.0) * -(-len(columns) // across)
-    with open_figure(path, height + 0.78 + 0.18 * -(-(len(names) + 1) // below)) as figure:
-        panels = add_panels(figure, len(columns), columns=across, sharey=True)
-        for axes, (column, groups) in zip(panels, columns.items(), strict=True):
+    note = describe_spread(counts, "line: geometric mean, band: least to greatest")
+    about: dict[str, Any] = {"names": names.values(), "x": "samples seen", "y": "learning rate", "title": title}
+    with open_panels(path, 2.9 if single else 2.0, [*columns], note=note, sharey=True, **about) as panels:
+        for axes, groups in zip(panels, columns.values(), strict=True):
             axes.set_yscale("log")
             for method, runs in groups.items():
                 rates = shared_rate(method, runs).T
                 band = (rates.min(skipna=False), rates.max(skipna=False)) if len(runs) > 1 else (None, None)
                 mean = np.exp(np.log(rates).mean(skipna=False))
                 draw_line(axes, styles[method], rates.columns, mean, *band, label=names[method], markers=10)
-            _mark_samples(axes, groups, arrivals=True, narrow=across > 1)
-            axes.set_title(column, fontsize=9, parse_math=False)
-        label_panels(figure, panels, across, x="samples seen", y="learning rate", title=title)
-        add_legend_below(figure, below, describe_spread(counts, "line: geometric mean, band: least to greatest"))
+            _mark_samples(axes, groups, arrivals=True, narrow=not single)
 
 
 def shared_curve(method: str, runs: Sequence[Journal]) -> DataFrame:
@@ -153,16 +135,29 @@ def _mark_samples(axes: Axes, groups: Mapping[str, Sequence[Journal]], *, arriva
     add_grid(axes)
 
 
-def _count_seeds(columns: Columns) -> dict[str, list[int]]:
-    """Counts by row how many seeds each column has."""
-    return {row: [len(groups[row]) for groups in columns.values() if row in groups] for row in all_rows(columns)}
-
-
 def _asked_once(columns: Columns, method: str) -> bool:
     """Whether the runs of a method were evaluated at the end of the stream and, but for ends of tasks, nowhere else."""
     runs = [run for groups in columns.values() for run in groups.get(method, ())]
     asked = any(isinstance(record, Query) for run in runs for record in run)
     return bool(runs) and not asked and all(a_last(run) is not None for run in runs)
+
+
+def training_tflops_at(records: Sequence[Record], at: NDArray[np.int64]) -> NDArray[np.float64]:
+    """TFLOPs spent on training when so many samples were seen: everything that is counted but queries.
+
+    A journal counts at the ends of tasks. In between they are taken to grow with the updates that queries record, or
+    with the samples where these do not tell (a method that learns in refits).
+    """
+    counted = [record for record in records if isinstance(record, Spent)]
+    if not counted:
+        raise InputError("The journals of these runs do not say what was spent; run them again to have it counted.")
+    updates = {0: 0} | {record.at: record.updates for record in records if isinstance(record, Evaluation)}
+    spent = [0.0, *(sum(one.flops.values()) - one.flops["queries"] for one in counted)]
+    seen = [0, *(one.at for one in counted)]
+    knots = [updates.get(place, 0) for place in seen]
+    if (np.diff(knots) > 0).all() and all(int(place) in updates for place in at):
+        return np.interp([updates[int(place)] for place in at], knots, spent) / 1e12
+    return np.interp(at, seen, spent) / 1e12
 
 
 def _positive_tflops(run: Journal, at: NDArray[np.int64]) -> NDArray[np.float64]:

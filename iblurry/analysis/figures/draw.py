@@ -8,18 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.analysis.describe import display_name
-from iblurry.analysis.figures.classes import class_accuracies
-from iblurry.analysis.figures.composition import draw_composition, memory_composition
+from iblurry.analysis.figures.classes import draw_composition, draw_forgetting
 from iblurry.analysis.figures.curves import draw_curves, draw_rates
-from iblurry.analysis.figures.flops import draw_flops
-from iblurry.analysis.figures.forgetting import draw_forgetting
-from iblurry.analysis.figures.metrics import draw_bars, draw_sweep
+from iblurry.analysis.figures.metrics import draw_bars, draw_flops, draw_sweep
 from iblurry.analysis.metrics import training_tflops
-from iblurry.analysis.table import Table
-from iblurry.analysis.verdict import PaperNumber
+from iblurry.analysis.table import PaperNumber, Table
 from iblurry.errors import InputError
 from iblurry.experiment.metrics import NO_BOUNDARIES, has_boundaries
-from iblurry.experiment.result import Result
 
 WITH_METRIC = ("sweep", "bars", "flops")  # kinds that show one metric
 WITH_X = ("curves",)  # kinds whose axis may be samples or flops
@@ -88,26 +83,13 @@ def _draw_flops(table: Table, path: Path) -> None:
     draw_flops(points, path, metric=metric, title=table.caption)
 
 
-def _draw_forgetting(table: Table, path: Path) -> None:
-    shown = {name: class_accuracies(run.records) for name, run in _first_seeds(table).items()}
-    draw_forgetting(shown, path, title=table.caption)
-
-
-def _draw_composition(table: Table, path: Path) -> None:
-    memories = {name: memory_composition(run.records) for name, run in _first_seeds(table).items()}
-    known = {name: memory for name, memory in memories.items() if memory is not None}
-    if not known:
-        raise InputError("The journals of these runs do not say what the memory held; run them again to have it noted.")
-    draw_composition(known, path, title=table.caption)
-
-
-def _first_seeds(table: Table) -> dict[str, Result]:
+def _draw_first_seeds(draw: Callable[..., None], table: Table, path: Path) -> None:
     """One run per cell: seeds meet classes in another order, so they cannot be laid upon each other."""
     found = {}
     for (row, column), runs in table.runs.items():
         for seed in [*runs][:1]:
-            found[", ".join(filter(None, [display_name(row), column, f"seed {seed}"]))] = runs[seed]
-    return found
+            found[", ".join(filter(None, [display_name(row), column, f"seed {seed}"]))] = runs[seed].records
+    draw(found, path, title=table.caption)
 
 
 FIGURE_KINDS: dict[str, Callable[..., None]] = {  # of a table and a path
@@ -116,6 +98,6 @@ FIGURE_KINDS: dict[str, Callable[..., None]] = {  # of a table and a path
     "bars": partial(_draw_metric, draw_bars),
     "flops": _draw_flops,
     "rates": partial(_draw_journals, draw_rates),
-    "forgetting": _draw_forgetting,
-    "composition": _draw_composition,
+    "forgetting": partial(_draw_first_seeds, draw_forgetting),
+    "composition": partial(_draw_first_seeds, draw_composition),
 }

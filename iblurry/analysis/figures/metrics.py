@@ -1,4 +1,4 @@
-"""One metric per method: over what a study varies, or as bars with every seed on them; the paper's beside ours."""
+"""One metric per method: over what a study varies, as bars with every seed on them, or against training FLOPs."""
 
 from __future__ import annotations
 
@@ -12,20 +12,17 @@ from numpy.typing import NDArray
 
 from iblurry.analysis.figures.style import (
     OPEN,
+    MethodStyle,
     add_grid,
-    add_legend_below,
-    add_panels,
-    all_rows,
+    count_seeds,
     describe_spread,
     escape_math,
-    label_panels,
-    legend_columns,
     legend_names,
     marker_looks,
-    open_figure,
+    method_styles,
+    open_panels,
 )
-from iblurry.analysis.method_style import MethodStyle, method_styles
-from iblurry.analysis.verdict import PaperNumber
+from iblurry.analysis.table import PaperNumber
 from iblurry.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -33,6 +30,8 @@ if TYPE_CHECKING:
 
 Numbers = Mapping[str, Mapping[str, Sequence[float]]]  # by column and row, a number in percent per seed
 PaperNumbers = Mapping[str, Mapping[str, PaperNumber]]  # by column and row
+Points = Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]  # by column and row: TFLOPs and percent per seed
+TFLOPS = "training TFLOPs, log scale"
 LABELS = {  # of an axis, by the metric's name
     "a_auc": r"$A_{\mathrm{AUC}}$ (%)",
     "a_avg": r"$A_{\mathrm{avg}}$ (%)",
@@ -52,7 +51,6 @@ VARIED = {  # a column is called name=value
 }
 LEAST = 0.1  # of the axis, between neighbours that are to be told apart
 LETTERS = 64  # that fit below the axis
-ACROSS = 2  # panels of bars beside each other
 INK = "0.15"
 _EMPTY = {"markerfacecolor": "white", "fillstyle": "full"}  # the paper's
 
@@ -65,13 +63,12 @@ def draw_sweep(
     Hollow markers, each to the right of ours, are the paper's. Numbers stand to scale: linear, else logarithmic, and
     evenly only where neither keeps them apart; names stand evenly. Methods are set a little apart from each other.
     """
-    name, counts = metric_label(metric), _count_seeds(numbers, metric)
+    counts = count_seeds(numbers, f"numbers for {metric}")
     columns, methods, styles, names = list(numbers), list(counts), method_styles(counts), legend_names(counts)
     at, scale = place_columns(columns)
-    below = legend_columns(12 + max(map(len, names.values())))
     theirs = {column: {row: n for row, n in rows.items() if row in methods} for column, rows in (paper or {}).items()}
-    with open_figure(path, 3.58 + 0.18 * -(-(len(methods) + any(theirs.values())) // below)) as figure:
-        axes = figure.add_subplot()
+    note, more = describe_spread(counts, "mean ± std"), int(any(theirs.values()))
+    with open_panels(path, 2.8, note=note, names=names.values(), more=more, title=title) as (axes,):
         step = min(0.022, 0.3 / len(methods) * _nearest(at))  # two places per method: ours and the paper's
         for number, method in enumerate(methods):
             left = at + (2 * number - len(methods) + 0.5) * step
@@ -80,14 +77,11 @@ def draw_sweep(
             published = [_pair(theirs.get(column, {}).get(method)) for column in columns]
             if not np.isnan(published).all():
                 _draw_points(axes, styles[method], left + step, published, linestyle="none", **_EMPTY)
-        if any(theirs.values()):
+        if more:
             axes.errorbar([], [], fmt="o", color="0.4", markerfacecolor="white", markersize=4.5, label="the paper's")
         label_columns(axes, columns, at, scale)
         axes.set_xlim(-0.04 - step * len(methods), 1.04 + step * len(methods))
-        axes.set_ylabel(name)
-        if title is not None:
-            axes.set_title(title, fontsize=10, parse_math=False)
-        add_legend_below(figure, below, describe_spread(counts, "mean ± std"))
+        axes.set_ylabel(metric_label(metric))
 
 
 def place_columns(columns: Sequence[str]) -> tuple[NDArray[np.float64], str]:
@@ -159,19 +153,16 @@ def draw_bars(
 
     Whiskers are one sample standard deviation either way, a dot is a seed, an open triangle points at the paper's mean.
     """
-    name, counts = metric_label(metric), _count_seeds(numbers, metric)
+    counts, note = count_seeds(numbers, f"numbers for {metric}"), "bar and whisker: mean ± std"
     styles, wide = method_styles(counts), 34 if len(numbers) == 1 else 22
     labels = [textwrap.fill(text, wide) for text in legend_names(counts).values()]
     tall = 0.2 + len(labels) * (0.16 + 0.13 * (1 + max(label.count("\n") for label in labels)))
-    with open_figure(path, 1.08 + (0.45 + tall) * -(-len(numbers) // ACROSS)) as figure:
-        panels = add_panels(figure, len(numbers), columns=ACROSS, sharex=True, sharey=True)
+    about: dict[str, Any] = {"note": describe_spread(counts, note), "x": metric_label(metric), "title": title}
+    with open_panels(path, 0.5 + tall, [*numbers], sharex=True, sharey=True, **about) as panels:
         for axes, (column, values) in zip(panels, numbers.items(), strict=True):
             _draw_bars(axes, styles, values, (paper or {}).get(column, {}))
-            axes.set_title(column, fontsize=9, parse_math=False)
         panels[0].set_yticks(range(len(labels)), labels)
         panels[0].set_ylim(len(labels) - 0.4, -0.6)
-        label_panels(figure, panels, min(ACROSS, len(numbers)), x=name, y=None, title=title)
-        add_legend_below(figure, 4, describe_spread(counts, "bar and whisker: mean ± std"))
 
 
 def _draw_bars(
@@ -206,12 +197,6 @@ def _draw_bars(
     add_grid(axes, "x")
 
 
-def _count_seeds(numbers: Numbers, metric: str) -> dict[str, list[int]]:
-    """Counts by row how many seeds each column has."""
-    rows = all_rows(numbers, f"numbers for {metric}")
-    return {row: [len(values[row]) for values in numbers.values() if row in values] for row in rows}
-
-
 def _lighten(colour: str) -> tuple[float, float, float]:
     """Light enough for dots and hatches to show."""
     from matplotlib.colors import to_rgb
@@ -230,3 +215,49 @@ def metric_label(metric: str) -> str:
 def _mean_std(values: Sequence[float]) -> tuple[float, float]:
     """The mean over seeds and its sample standard deviation (by n - 1); not a number for a single seed."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
+
+
+def draw_flops(points: Points, path: Path, *, metric: str = "a_auc", title: str | None = None) -> None:
+    """Draw each method's mean over seeds, a metric against training FLOPs; bars are one standard deviation either way.
+
+    The grey line joins those that no other one beats with fewer FLOPs.
+    """
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    counts = count_seeds(points, f"numbers for {metric} and FLOPs")
+    names, styles = legend_names(counts), method_styles(counts)
+    about: dict[str, Any] = {"note": describe_spread(counts, "mean ± std"), "names": names.values(), "title": title}
+    about |= {"x": TFLOPS, "y": metric_label(metric), "sharex": True, "sharey": True}
+    with open_panels(path, 3.3 if len(points) == 1 else 2.4, [*points], **about) as panels:
+        for axes, groups in zip(panels, points.values(), strict=True):
+            axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            means = {row: np.mean(seeds, axis=0) for row, seeds in groups.items()}
+            for row, seeds in groups.items():
+                spread = np.std(seeds, axis=0, ddof=1) if len(seeds) > 1 else (None, None)
+                looks: dict[str, Any] = {"color": styles[row].colour, "linestyle": "none", "label": names[row]}
+                bars = {"xerr": spread[0], "yerr": spread[1], "elinewidth": 0.9, "capsize": 1.6, "zorder": 3}
+                axes.errorbar(*means[row], **looks | bars | marker_looks(styles[row], size=7))
+            _draw_front(axes, list(means.values()), sign=-1 if metric in LESS_IS_BETTER else 1)
+            add_grid(axes)
+
+
+def undominated(points: Sequence[Any], sign: int = 1) -> list[int]:
+    """Positions of the points that no other one beats with as many FLOPs (1 % more at most), by FLOPs.
+
+    >>> undominated([(1, 50), (4, 40), (2, 60), (2.001, 65)])
+    [0, 3]
+    >>> undominated([(1, 50), (4, 40), (2, 60), (2.001, 65)], sign=-1)  # less is better
+    [0, 1]
+    """
+    ranked = [(sign * value, -flops) for flops, value in points]
+    best = [max(rank for rank in ranked if -rank[1] <= 1.01 * flops) for flops, _ in points]
+    return sorted((i for i in range(len(points)) if ranked[i] == best[i]), key=lambda i: -ranked[i][1])
+
+
+def _draw_front(axes: Axes, means: Sequence[Any], *, sign: int) -> None:
+    front = [means[place] for place in undominated(means, sign)]
+    if len(front) > 1:
+        axes.plot(*np.transpose(front), color="0.75", linewidth=1.0, zorder=1, label="best for its FLOPs")

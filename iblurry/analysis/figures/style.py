@@ -1,10 +1,14 @@
-"""How every figure looks: panels, legend, marks on an axis of samples; the same bytes whenever drawn."""
+"""How figures look: a colour, line and marker for each method, panels, legend, marks on an axis of samples.
+
+A figure has the same bytes whenever it is drawn.
+"""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,13 +16,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.analysis.describe import display_name
-from iblurry.analysis.method_style import COLOURS, MethodStyle
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# Okabe and Ito's palette without its yellow, which is faint on white; then colours of Tol's schemes that are far from
+# it.
+COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00"),
+    *("#882255", "#999933", "#777777"),
+    *("#332288", "#D01C8B", "#7A4419", "#7CAE00"),
+    *("#3333DD", "#D6203C", "#A63AD6", "#0B4D1F", "#1B7F86", "#5C5470"),
+)
+LINES = (  # with the markers, they carry it in black and white
+    *("-", (0, (6, 2)), (0, (6, 2, 1.5, 2)), (0, (1.5, 1.5))),
+    *((0, (6, 2, 1.5, 2, 1.5, 2)), (0, (3, 3)), (0, (10, 3))),
+)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
+FILLS = ("left", "right", "bottom", "top")  # of a variant's marker; an empty one stands for the paper's numbers
+HATCHES = ("", "///", "...", "\\\\\\", "xxx", "|||", "ooo", "---", "++")
+FAMILIES: dict[str, tuple[str, ...]] = {  # by its place here a method has its colour; after it, its named variants
+    "clib": ("clib-reservoir", "clib-stream", "clib-exponential", "clib-balanced", "clib-averaged"),
+    "er": ("er-constant", "er-averaged"),
+    "mir": (),
+    "bic": (),
+    "rm": (),
+    "ewc": ("ewc schedule=Constant",),
+    "gdumb": (),
+    "agem": (),
+    "gss": (),
+    "joint": (),
+    "sdp": (),
+    "mkd": (),
+    "derpp": (),
+    "sar": (),
+    "er-ace": (),
+    "balm": (),
+    "slda": ("ncm", "ranpac", "randumb"),  # closed forms: one colour
+}
 OPEN: dict[str, Any] = {"markersize": 5, "markerfacecolor": "white", "markeredgewidth": 1.1}
 TASK_COLOURS = COLOURS[:7]  # of tasks, in turn
 WIDTH = 6.6  # inches, that of a page's text
@@ -32,6 +69,76 @@ _STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,  # publishers refuse Type 3
     "svg.hashsalt": "iblurry",  # else the ids in the file are random
 }
+ACROSS = 2  # panels beside each other: wide enough for the names of five tasks
+
+
+@dataclass(frozen=True)
+class MethodStyle:
+    """What tells a row of a table from the others, in colour and without.
+
+    Parameters
+    ----------
+    family : int
+        The method's place in FAMILIES; those that are not the package's are numbered on.
+    variant : int
+        0 for the method itself; variants have its colour and marker with another line, fill and hatch.
+    """
+
+    family: int
+    variant: int
+
+    @property
+    def colour(self) -> str:
+        """The family's; methods beyond the built-in share the colours that those leave."""
+        own = self.family - len(FAMILIES)
+        return COLOURS[self.family if own < 0 else len(FAMILIES) + own % (len(COLOURS) - len(FAMILIES))]
+
+    @property
+    def line(self) -> Any:
+        return LINES[(self.family + self.variant) % len(LINES)]
+
+    @property
+    def marker(self) -> str:
+        return MARKERS[self.family % len(MARKERS)]
+
+    @property
+    def fill(self) -> Any:
+        return FILLS[(self.variant - 1) % len(FILLS)] if self.variant else "full"  # all pairs with a line occur
+
+    @property
+    def hatch(self) -> str:
+        return HATCHES[(self.family + self.variant) % len(HATCHES)]
+
+
+def method_styles(rows: Iterable[str]) -> dict[str, MethodStyle]:
+    """The styles of rows that are shown together, such as "clib", "clib-released" or "clib admission=Balanced".
+
+    Built-in methods and their named variants have fixed styles. Others take the next colour that is left, other
+    variants the next line and fill, in the order they come.
+
+    >>> alone, beside = method_styles(["clib"]), method_styles(["er", "mine", "clib"])
+    >>> alone["clib"] == beside["clib"], beside["clib"].colour
+    (True, '#0072B2')
+    """
+    rows = list(dict.fromkeys(rows))
+    families = dict.fromkeys([*FAMILIES, *map(family_name, rows)])
+    styles: dict[str, MethodStyle] = {}
+    for number, family in enumerate(families):
+        named = [family, f"{family}-released", *FAMILIES.get(family, ())]
+        named += [f"{row}-released" for row in named[2:]]
+        variants = dict.fromkeys([*named, *(row for row in rows if family_name(row) == family)])
+        styles |= {row: MethodStyle(number, variant) for variant, row in enumerate(variants)}
+    return {row: styles[row] for row in rows}
+
+
+def family_name(row: str) -> str:
+    """The method that a row is a variant of.
+
+    >>> family_name("clib-balanced memory=200"), family_name("er-ace-released")
+    ('clib', 'er-ace')
+    """
+    name = row.split()[0].removesuffix("-released") if row.split() else row
+    return next((family for family, variants in FAMILIES.items() if name in variants), name)
 
 
 @contextmanager
@@ -137,6 +244,59 @@ def escape_math(text: str) -> str:
     return text.replace("$", r"\$")
 
 
+@contextmanager
+def open_panels(
+    path: Path | str,
+    height: float,
+    titles: Sequence[str] = ("",),
+    *,
+    note: str,
+    names: Iterable[str] | None = None,
+    more: int = 1,
+    letters: int = 12,
+    x: str | None = None,
+    y: str | None = None,
+    title: str | None = None,
+    **shared: Any,
+) -> Iterator[list[Axes]]:
+    """A figure of panels, saved to a file at the end, when a legend of everything with a name was put below them.
+
+    Parameters
+    ----------
+    path : Path or str
+        A PNG, SVG or PDF file.
+    height : float
+        Of a panel, in inches.
+    titles : sequence of str
+        One for each panel.
+    note : str
+        A line below the legend that says what is drawn.
+    names : iterable of str, optional
+        The methods in the legend; None: there are few short words.
+    more : int
+        Other entries of the legend.
+    letters : int
+        Room that each of the names has beside it, for its line and more words.
+    x, y, title : str, optional
+        Labels where no other panel is to the left or below, and a title above all.
+    **shared : object
+        For matplotlib: sharex, sharey.
+    """
+    names = None if names is None else list(names)
+    columns = 4 if names is None else legend_columns(letters + max(map(len, names)))
+    lines = -(-(len(names or ()) + more) // columns) + note.count("\n")
+    across = min(ACROSS, len(titles))
+    with open_figure(path, height * -(-len(titles) // across) + 0.78 + 0.18 * lines) as figure:
+        panels = add_panels(figure, len(titles), columns=across, **shared)
+        for axes, text in zip(panels, titles, strict=True):
+            axes.set_title(text, fontsize=9, parse_math=False)
+        yield panels
+        if len(panels) == 1:
+            panels[0].set_title(textwrap.fill(title or titles[0], 90), fontsize=10, parse_math=False)
+        label_panels(figure, panels, across, x=x, y=y, title=title if len(panels) > 1 else None)
+        add_legend_below(figure, columns, note)
+
+
 def add_panels(figure: Figure, count: int, *, columns: int, **shared: Any) -> list[Axes]:
     """Adds so many axes, row by row; what is free at the end stays empty."""
     columns = min(columns, count)
@@ -150,14 +310,13 @@ def add_panels(figure: Figure, count: int, *, columns: int, **shared: Any) -> li
 
 
 def label_panels(
-    figure: Figure, panels: Sequence[Axes], columns: int, *, x: str, y: str | None, title: str | None
+    figure: Figure, panels: Sequence[Axes], columns: int, *, x: str | None, y: str | None, title: str | None
 ) -> None:
     """Axis labels where no other panel is to the left or below, and a title above all."""
-    if y is not None:
-        for axes in panels[::columns]:
-            axes.set_ylabel(y)
-    for axes in panels[-columns:]:
-        axes.set_xlabel(x)
+    for axes in panels[::columns] if y is not None else ():
+        axes.set_ylabel(y or "")
+    for axes in panels[-columns:] if x is not None else ():
+        axes.set_xlabel(x or "")
     if title is not None:
         figure.suptitle(title, fontsize=10, parse_math=False)
 
@@ -204,12 +363,12 @@ def draw_line(
         axes.fill_between(x, low, high, color=style.colour, alpha=0.18, linewidth=0, zorder=2)
 
 
-def all_rows(columns: Mapping[str, Mapping[str, object]], what: str = "runs") -> list[str]:
-    """Every row that some column has, each once; InputError where there is none."""
-    found = list(dict.fromkeys(row for rows in columns.values() for row in rows))
-    if not found:
+def count_seeds(columns: Mapping[str, Mapping[str, Sized]], what: str = "runs") -> dict[str, list[int]]:
+    """Count by row how many seeds each column has that has the row; InputError where there is none."""
+    rows = dict.fromkeys(row for rows in columns.values() for row in rows)
+    if not rows:
         raise InputError(f"There are no {what} to draw; finish some runs first.")
-    return found
+    return {row: [len(rows[row]) for rows in columns.values() if row in rows] for row in rows}
 
 
 def format_sample_axis(axes: Axes, *, narrow: bool = False) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +12,18 @@ import numpy as np
 from iblurry.analysis.describe import display_name
 from iblurry.analysis.figures.metrics import column_numbers, label_columns, metric_label, place_columns
 from iblurry.analysis.figures.style import (
+    COLOURS,
     add_grid,
-    add_legend_below,
     add_panels,
     describe_spread,
     draw_line,
     escape_math,
     label_panels,
-    legend_columns,
     legend_names,
+    method_styles,
     open_figure,
+    open_panels,
 )
-from iblurry.analysis.method_style import COLOURS, method_styles
 from iblurry.errors import InputError
 from iblurry.studies.search.points import FINISHED, PRUNED, PointResult, best_points
 
@@ -32,35 +32,30 @@ if TYPE_CHECKING:
 
 MOST = 40  # points that a figure lists one by one
 SPREAD = "mean ± std"
-STAR: dict[str, Any] = {"marker": "*", "markersize": 13, "markeredgecolor": "black", "markeredgewidth": 0.7}
 
 
 def draw_search(results: Sequence[PointResult], path: Path, *, title: str) -> None:
     """Draw the finished points of a grid, each row's best marked: by how many fields they vary."""
-    finished = [result for result in results if result.score is not None]
-    if not finished:
-        raise InputError("No point of the grid is finished, so there is nothing to draw.")
+    finished = _finished(results)
     draw = {1: _draw_field, 2: _draw_map}.get(len(finished[0].point.changes), _draw_sorted)
     draw(finished, path, title)
 
 
 def draw_history(results: Sequence[PointResult], path: Path, *, title: str) -> None:
     """Draw trials in their order: finished ones, pruned ones where they stood, and the best mean so far."""
-    finished = [result for result in results if result.score is not None]
-    if not finished:
-        raise InputError("No trial is finished, so there is nothing to draw.")
     from matplotlib.ticker import MaxNLocator
 
+    finished = _finished(results)
     row = finished[0].point.row
     style = method_styles([row])[row]
     stopped = [result for result in results if result.state == PRUNED and result.steps]
     pruned = {result.number or 0: result.steps[max(result.steps)] for result in stopped}
-    with open_figure(path, 3.8) as figure:
-        axes = figure.add_subplot()
-        numbers, means = [one.number or 0 for one in finished], [one.score.mean for one in finished if one.score]
-        spreads = [one.score.std or 0.0 for one in finished if one.score]
+    note = describe_spread({row: [len(one.values) for one in finished]}, SPREAD)
+    with open_panels(path, 2.84, note=note, x="trial", y=metric_label("a_auc"), title=title) as (axes,):
+        numbers, (means, spreads) = [one.number or 0 for one in finished], _numbers(finished)
         looks: dict[str, Any] = {"color": style.colour, "marker": style.marker, "markersize": 5, "linestyle": "none"}
-        axes.errorbar(numbers, means, yerr=spreads if any(spreads) else None, elinewidth=0.8, label="finished", **looks)
+        bars = None if np.isnan(spreads).all() else np.nan_to_num(spreads)
+        axes.errorbar(numbers, means, yerr=bars, elinewidth=0.8, label="finished", **looks)
         if pruned:
             label = "pruned: A_AUC until then"
             axes.plot(list(pruned), list(pruned.values()), "x", color="0.5", markersize=5, label=label)
@@ -68,15 +63,9 @@ def draw_history(results: Sequence[PointResult], path: Path, *, title: str) -> N
         last = max(result.number or 0 for result in results)
         steps = ([*numbers, last], [*best, best[-1]])
         axes.step(*steps, where="post", color="0.25", linewidth=1.0, linestyle="--", label="best so far", zorder=1)
-        axes.plot(
-            numbers[int(np.argmax(means))], max(means), color=style.colour, linestyle="none", label="best", **STAR
-        )
-        axes.set_xlabel("trial")
+        _mark_best(axes, numbers[int(np.argmax(means))], max(means), style.colour, "best")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_ylabel(metric_label("a_auc"))
-        axes.set_title(textwrap.fill(title, 90), fontsize=10, parse_math=False)
         add_grid(axes)
-        add_legend_below(figure, 4, describe_spread({row: [len(one.values) for one in finished]}, SPREAD))
 
 
 def _draw_field(results: Sequence[PointResult], path: Path, title: str) -> None:
@@ -87,9 +76,9 @@ def _draw_field(results: Sequence[PointResult], path: Path, title: str) -> None:
     (at, scale), numeric = place_columns(columns), column_numbers(columns) is not None
     rows = _by_row(results)
     styles, names = method_styles(rows), legend_names(_counts(rows))
-    below = legend_columns(12 + max(map(len, names.values())))
-    with open_figure(path, 3.58 + 0.18 * -(-(len(rows) + 1) // below)) as figure:
-        axes = figure.add_subplot()
+    note = describe_spread(_counts(rows), "band: mean ± std" if numeric else SPREAD)
+    about: dict[str, Any] = {"y": metric_label("a_auc"), "title": title}
+    with open_panels(path, 2.8, note=note, names=names.values(), **about) as (axes,):
         for row, own in rows.items():
             style = styles[row]
             places = np.array([at[values.index(one.point.changes[field])] for one in own])
@@ -102,19 +91,12 @@ def _draw_field(results: Sequence[PointResult], path: Path, title: str) -> None:
                 looks: dict[str, Any] = {"color": style.colour, "marker": style.marker, "linestyle": "none"}
                 axes.errorbar(places[order], mean, yerr=std, capsize=2, label=names[row], **looks)
         for row, one in best_points(results).items():
-            label = "best" + (" of each method" if len(rows) > 1 else "")
             place = at[values.index(one.point.changes[field])]
-            axes.plot(
-                place, _numbers([one])[0][0], color=styles[row].colour, linestyle="none", zorder=6, label=label, **STAR
-            )
+            _mark_best(axes, place, _numbers([one])[0][0], styles[row].colour, _best_label(rows))
         label_columns(axes, columns if numeric else values, at, scale)
         if not numeric:
             axes.set_xlabel(escape_math(field))
         axes.set_xlim(-0.06, 1.06)
-        axes.set_ylabel(metric_label("a_auc"))
-        axes.set_title(textwrap.fill(title, 90), fontsize=10, parse_math=False)
-        shown = "band: mean ± std" if numeric else SPREAD
-        add_legend_below(figure, below, describe_spread(_counts(rows), shown))
 
 
 def _draw_map(results: Sequence[PointResult], path: Path, title: str) -> None:
@@ -150,9 +132,7 @@ def _draw_map(results: Sequence[PointResult], path: Path, title: str) -> None:
         bar.outline.set_visible(False)
         bar.set_label(metric_label("a_auc"), fontsize=8)
         bar.ax.tick_params(labelsize=8)
-        framed = "framed: best" + (" of each method" if len(rows) > 1 else "")
-        note = f"{describe_spread(_counts(rows), SPREAD)}; {framed}"
-        figure.supxlabel(note, fontsize=8)
+        figure.supxlabel(f"{describe_spread(_counts(rows), SPREAD)}; framed: {_best_label(rows)}", fontsize=8)
 
 
 def _draw_sorted(results: Sequence[PointResult], path: Path, title: str) -> None:
@@ -164,8 +144,9 @@ def _draw_sorted(results: Sequence[PointResult], path: Path, title: str) -> None
     labels = [f"{display_name(one.point.row)}  {_describe(one)}" if several else _describe(one) for one in shown]
     labels = [textwrap.fill(label, 60, break_long_words=False) for label in labels]
     tall = sum(0.2 + 0.11 * label.count("\n") for label in labels)
-    with open_figure(path, 1.3 + tall) as figure:
-        axes = figure.add_subplot()
+    cut = f"; the best {MOST} of {len(results)} points" if len(results) > MOST else ""
+    note = describe_spread(_counts(rows), SPREAD) + cut
+    with open_panels(path, 0.34 + tall, note=note, x=metric_label("a_auc"), title=title) as (axes,):
         for place, one in enumerate(shown):
             style = styles[one.point.row]
             (mean,), (std,) = _numbers([one])
@@ -178,17 +159,30 @@ def _draw_sorted(results: Sequence[PointResult], path: Path, title: str) -> None
                 mean, place, xerr=None if np.isnan(std) else std, elinewidth=1.0, label=name, linestyle="none", **looks
             )
         for one in (one for one in best_points(results).values() if one in shown):
-            label, place = "best" + (" of each method" if several else ""), shown.index(one)
             colour = styles[one.point.row].colour
-            axes.plot(_numbers([one])[0][0], place, color=colour, linestyle="none", zorder=6, label=label, **STAR)
+            _mark_best(axes, _numbers([one])[0][0], shown.index(one), colour, _best_label(rows))
         axes.set_yticks(range(len(shown)), labels, fontsize=7, parse_math=False)
         axes.set_ylim(len(shown) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0)
-        axes.set_xlabel(metric_label("a_auc"))
-        figure.suptitle(textwrap.fill(title, 90), fontsize=10, parse_math=False)
         add_grid(axes, "x")
-        cut = f"; the best {MOST} of {len(results)} points" if len(results) > MOST else ""
-        add_legend_below(figure, 4, describe_spread(_counts(rows), SPREAD) + cut)
+
+
+def _finished(results: Sequence[PointResult]) -> list[PointResult]:
+    """The points that are finished; InputError where none is."""
+    finished = [result for result in results if result.score is not None]
+    if not finished:
+        raise InputError("No point of the search is finished, so there is nothing to draw.")
+    return finished
+
+
+def _mark_best(axes: Axes, x: float, y: float, colour: str, label: str) -> None:
+    """A star."""
+    star: dict[str, Any] = {"marker": "*", "markersize": 13, "markeredgecolor": "black", "markeredgewidth": 0.7}
+    axes.plot(x, y, color=colour, linestyle="none", zorder=6, label=label, **star)
+
+
+def _best_label(rows: Mapping[str, object]) -> str:
+    return "best" + (" of each method" if len(rows) > 1 else "")
 
 
 def _describe(result: PointResult) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from iblurry.experiment.journal import NewClass, Query, Record, Start, TaskEnd
+from iblurry.experiment.journal import Held, NewClass, Query, Record, Start, TaskEnd
 
 METHODS = (
     *("ewc", "ewc schedule=Constant", "bic", "mir", "agem", "gss", "gdumb", "rm", "er"),
@@ -54,6 +54,21 @@ def run(seed=0, *, classes=4, tasks=2, samples=400, every=20, rate=0.1, asked=Tr
         facts = (at, int(np.searchsorted(ends, at)), right, (100,) * known, rate * (1 + at / samples), at)
         found += [Query(*facts)] if asked else []
         found += [TaskEnd(*facts)] if at in ends else []
+    return found
+
+
+def large(classes, tasks, seed=0, capacity=500, samples=5000) -> list[Record]:
+    """A journal of many classes, with what the memory held; half of the answers are right."""
+    rng = np.random.default_rng(seed)
+    met = sorted([1, *(int(at) for at in rng.integers(2, samples - 200, classes - 1))])
+    ends = tuple(samples * (task + 1) // tasks for task in range(tasks))
+    found: list[Record] = [Start("x", samples, ends, 100), *(NewClass(at, f"class_{n}") for n, at in enumerate(met))]
+    for at in range(100, samples + 1, 100):
+        known = sum(first <= at for first in met)
+        task = int(np.searchsorted(ends, at))
+        facts = (at, task, tuple(rng.integers(0, 100, known).tolist()), (100,) * known, 0.1, at)
+        found += [Query(*facts), *([TaskEnd(*facts)] if at in ends else [])]
+        found.append(Held(at, tuple(rng.multinomial(min(capacity, at), np.ones(known) / known).tolist())))
     return found
 
 

@@ -5,21 +5,14 @@ from dataclasses import replace
 import matplotlib
 import pytest
 
-from iblurry.analysis.figures.classes import class_accuracies
-from iblurry.analysis.figures.composition import draw_composition
-from iblurry.analysis.figures.curves import draw_curves, draw_rates
 from iblurry.analysis.figures.draw import FIGURE_KINDS, WITH_METRIC, default_kind, draw_study
-from iblurry.analysis.figures.forgetting import draw_forgetting
-from iblurry.analysis.figures.metrics import draw_bars, draw_sweep
-from iblurry.analysis.verdict import PaperNumber
 from iblurry.cli.study import KINDS as OFFERED
 from iblurry.errors import InputError
+from iblurry.experiment.journal import Held
 from iblurry.studies.selection import Selection
 from iblurry.studies.study import Study
 from iblurry.studies.table import tabulate_study
-from tests.analysis.figures.conftest import run
-from tests.analysis.figures.test_figure_classes import Held, large
-from tests.studies.written import tabulated, usual, write_run
+from tests.studies.written import FLOPS, spend, tabulated, usual, write_run
 
 STUDY = Study(
     name="s",
@@ -36,7 +29,9 @@ STUDY = Study(
 def runs(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
     for number, planned in enumerate(STUDY.plan("cifar10", seeds=(1, 2))):
-        write_run(out, planned.experiment, 40 + 2 * number)
+        folder, *_ = write_run(out, planned.experiment, 40 + 2 * number)
+        losses = 9000 * (planned.row == "clib")
+        spend(folder, training=1000 + 100 * planned.experiment.seed, losses=losses, queries=10**6)
     return out
 
 
@@ -59,6 +54,17 @@ def test_sweep_and_bars_show_the_metric_beside_the_papers(table, runs, drawn, tm
     assert list(dots[1].get_xdata()) == pytest.approx([*table.by_seed("N=0", "a_auc")["clib"].values()])
 
 
+def test_flops_are_those_of_training(table, drawn, tmp_path):
+    draw_study(table, "flops", tmp_path / "f.png")
+    assert [axes.get_title() for axes in drawn[0].axes] == ["N=0", "N=50"]
+    for axes, column in zip(drawn[0].axes, ("N=0", "N=50"), strict=True):
+        for container, row, losses in zip(axes.containers, ("er", "clib"), (0, 9000), strict=True):
+            x, y = (data[0] for data in container.lines[0].get_data())
+            assert x == pytest.approx(FLOPS * (3 * 1150 + losses) / 1e12)
+            assert y == pytest.approx(table.ours(row, column, "a_auc").mean)
+    assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["best for its FLOPs", "ER", "CLIB"]
+
+
 def test_curves_and_rates_have_a_panel_per_column(table, runs, drawn, tmp_path):
     for kind in ("curves", "rates"):
         draw_study(table, kind, tmp_path / "f.png")
@@ -66,7 +72,6 @@ def test_curves_and_rates_have_a_panel_per_column(table, runs, drawn, tmp_path):
         assert [text.get_text() for text in drawn[-1].legends[0].get_texts()][:2] == ["ER", "CLIB"]
 
 
-@pytest.mark.slow
 def test_forgetting_and_composition_show_the_first_seed(table, runs, drawn, tmp_path):
     named = ["ER, N=0, seed 1", "CLIB, N=0, seed 1", "ER, N=50, seed 1", "CLIB, N=50, seed 1"]
     draw_study(table, "forgetting", tmp_path / "f.png")
@@ -115,28 +120,21 @@ def test_refusals(table, tmp_path):
         draw_study(tabulated(STUDY, "cifar10", [tmp_path]), "rates", tmp_path / "f.png")
 
 
-CELLS = {"N=0": {"er": [1.0, 2.0], "clib": [3.0, 5.0]}, "N=50": {"er": [1.0], "clib": [3.0]}}
-PAPER = {"N=0": {"er": PaperNumber(1.2, 0.1, (1,))}}
-DRAWN = {
-    "curves": lambda path: draw_curves({name: {"er": [run(1)]} for name in ("a", "b")}, path, title="t"),
-    "sweep": lambda path: draw_sweep(CELLS, path, paper=PAPER, title="t"),
-    "bars": lambda path: draw_bars(CELLS, path, paper=PAPER, title="t"),
-    "rates": lambda path: draw_rates({"": {"er": [run(1), run(2)]}}, path, title="t"),
-    "forgetting": lambda path: draw_forgetting({"er": class_accuracies(run(1))}, path, title="t"),
-    "composition": lambda path: draw_composition({"er": large(30, 3)}, path, title="t"),
-}
 HEADS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 
 
 @pytest.mark.quick("sweep-png", "curves-svg", "rates-pdf")
 @pytest.mark.parametrize("suffix", HEADS)
-@pytest.mark.parametrize("kind", DRAWN)
-def test_the_same_bytes_twice(tmp_path, kind, suffix):
+@pytest.mark.parametrize("kind", FIGURE_KINDS)
+def test_the_same_bytes_twice(tmp_path, runs, kind, suffix):
+    table = tabulated(STUDY, "cifar10", [runs], seeds=(1, 2), metrics=["a_auc"])
+    for *_, result in table.all_runs:
+        result.records.append(Held(at=100, rows=(result.experiment.seed,)))
     one, two = tmp_path / f"one.{suffix}", tmp_path / "new" / f"two.{suffix.upper()}"
-    DRAWN[kind](one)
+    draw_study(table, kind, one)
     with matplotlib.rc_context({"font.size": 30, "lines.linewidth": 9, "axes.facecolor": "red", "image.cmap": "gray"}):
         before = dict(matplotlib.rcParams)
-        DRAWN[kind](two)
+        draw_study(table, kind, two)
         assert dict(matplotlib.rcParams) == before
     assert one.read_bytes() == two.read_bytes()
     assert one.read_bytes().startswith(HEADS[suffix])

@@ -1,14 +1,13 @@
-"""One metric per method: over what a study varies, and as bars."""
+"""One metric per method: over what a study varies, as bars, and against FLOPs."""
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
 from iblurry.analysis.describe import display_name
-from iblurry.analysis.figures.metrics import draw_bars, draw_sweep, metric_label, place_columns
-from iblurry.analysis.figures.style import all_rows
-from iblurry.analysis.method_style import COLOURS
-from iblurry.analysis.verdict import PaperNumber
+from iblurry.analysis.figures.metrics import draw_bars, draw_flops, draw_sweep, metric_label, place_columns, undominated
+from iblurry.analysis.figures.style import COLOURS
+from iblurry.analysis.table import PaperNumber
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.studies.catalogue import STUDIES
 from tests.analysis.figures.conftest import METHODS, look
@@ -55,19 +54,22 @@ def test_a_missing_cell_is_a_gap_and_one_seed_has_no_bar(drawn, tmp_path):
     assert [label.get_text() for label in drawn[0].axes[0].get_xticklabels()] == ["200", "500", "1,000"]
 
 
-def test_numbers_stand_to_scale():
-    at, scale = place_columns(["N=0", "N=10", "N=50", "N=100"])
-    assert (at.tolist(), scale) == ([0, 0.1, 0.5, 1], "")
-    at, scale = place_columns(["K=100", "K=1000", "K=10000"])
-    assert at == pytest.approx([0, 0.5, 1])
-    assert scale == "log scale"
-    at, scale = place_columns(["N=0", "N=0.1", "N=100"])
-    assert (at.tolist(), scale) == ([0, 0.5, 1], "evenly spaced")
-    at, scale = place_columns(["T=20", "T=5", "T=10"])
-    assert at == pytest.approx([1, 0, 1 / 3])
-    for names in (["N=0", "M=10", "K=5"], ["with", "without", "half"], ["N=1", "N=1.0", "N=2"]):
-        assert [names and list(place_columns(names)[0])] == [[0, 0.5, 1]]
-    assert place_columns(["N=5"])[0].tolist() == [0.5]
+@pytest.mark.parametrize(
+    "columns, places, scale",
+    [
+        (["N=0", "N=10", "N=50", "N=100"], [0, 0.1, 0.5, 1], ""),
+        (["K=100", "K=1000", "K=10000"], [0, 0.5, 1], "log scale"),
+        (["N=0", "N=0.1", "N=100"], [0, 0.5, 1], "evenly spaced"),
+        (["T=20", "T=5", "T=10"], [1, 0, 1 / 3], ""),
+        (["N=0", "M=10", "K=5"], [0, 0.5, 1], ""),
+        (["with", "without", "half"], [0, 0.5, 1], ""),
+        (["N=1", "N=1.0", "N=2"], [0, 0.5, 1], ""),
+        (["N=5"], [0.5], ""),
+    ],
+)
+def test_numbers_stand_to_scale(columns, places, scale):
+    at, said = place_columns(columns)
+    assert (at.tolist(), said) == (pytest.approx(places), scale)
 
 
 @pytest.mark.quick("columns0", "columns3")
@@ -83,50 +85,35 @@ def test_numbers_stand_to_scale():
     ],
 )
 def test_ten_methods_and_all_kinds_of_columns(drawn, tmp_path, columns):
-    cells = ours(columns)
     paper = {column: {"er": PaperNumber(50.0, None, (1,))} for column in columns}
-    draw_sweep(cells, tmp_path / "f.png", metric="f_last", paper=paper, title="t")
+    draw_sweep(ours(columns), tmp_path / "f.png", metric="f_last", paper=paper, title="t")
     lines = [container.lines[0] for container in drawn[0].axes[0].containers]
-    assert len({look(line) for line in lines if line.get_linestyle() != "None"}) == 10
+    own = [line for line in lines if line.get_linestyle() != "None"]
+    assert len({look(line) for line in own}) == 10
     left, right = drawn[0].axes[0].get_xlim()
     at = [x for line in lines for x in line.get_xdata()]
-    assert left < min(at)
-    assert max(at) < right
-
-
-def test_no_two_methods_of_different_columns_meet(drawn, tmp_path):
-    draw_sweep(ours(["N=0", "N=10", "N=50", "N=100"]), tmp_path / "f.png")
-    table = np.array([container.lines[0].get_xdata() for container in drawn[0].axes[0].containers])
-    assert table[:, 0].max() < table[:, 1].min()
-    assert (np.diff(table, axis=0) > 0).all()
+    assert left < min(at) <= max(at) < right
+    table = np.array([sorted(line.get_xdata()) for line in own])
+    assert (np.diff(table, axis=0) > 0).all()  # beside each other
+    assert (table[:, :-1].max(axis=0) < table[:, 1:].min(axis=0)).all()  # no two of different columns meet
 
 
 @pytest.mark.parametrize("name", ["disjoint", "blur", "memory", "tasks"])
 def test_the_axis_says_in_words_what_a_study_varies(drawn, tmp_path, name):
     columns = list(STUDIES[name].columns("cifar100"))
     draw_sweep(ours(columns), tmp_path / "f.png")
-    letter = columns[0].partition("=")[0]
-    assert f" {letter}" in drawn[0].axes[0].get_xlabel()
-
-
-def test_nothing_to_draw(tmp_path):
-    with pytest.raises(InputError, match="f_last"):
-        draw_sweep({}, tmp_path / "f.png", metric="f_last")
+    assert f" {columns[0].partition('=')[0]}" in drawn[0].axes[0].get_xlabel()
 
 
 BARS = {"": {"er": [60.0, 61.5, 58.5], "clib": [70.0, 72.0], "gdumb": [40.0]}}
 
 
 def test_bars_are_means_dots_are_seeds_and_whiskers_spreads(drawn, tmp_path):
-    draw_bars(
-        BARS,
-        tmp_path / "f.png",
-        paper={"": {"clib": PaperNumber(70.26, 1.0, (1,)), "bic": PaperNumber(9.0, 1.0, (1,))}},
-    )
+    paper = {"": {"clib": PaperNumber(70.26, 1.0, (1,)), "bic": PaperNumber(9.0, 1.0, (1,))}}
+    draw_bars(BARS, tmp_path / "f.png", paper=paper)
     axes = drawn[0].axes[0]
     shown = axes.patches
-    assert [bar.get_width() for bar in shown] == [60, 71, 40]
-    assert [bar.get_x() for bar in shown] == [0, 0, 0]
+    assert [(bar.get_x(), bar.get_width()) for bar in shown] == [(0, 60), (0, 71), (0, 40)]
     assert len({bar.get_hatch() for bar in shown}) == 3
     assert [to_hex(bar.get_edgecolor()).upper() for bar in shown] == [COLOURS[1], COLOURS[0], COLOURS[6]]
     dots = [line for line in axes.lines if line.get_marker() == "o"]
@@ -141,10 +128,7 @@ def test_bars_are_means_dots_are_seeds_and_whiskers_spreads(drawn, tmp_path):
     values = [label.get_text() for label in axes.child_axes[0].get_yticklabels()]
     assert values == ["60.0 ± 1.5", "71.0 ± 1.4", "40.0"]
     assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first at the top
-    assert {text.get_text() for text in drawn[0].legends[0].get_texts()} == {
-        "a seed",
-        "the paper's mean",
-    }
+    assert {text.get_text() for text in drawn[0].legends[0].get_texts()} == {"a seed", "the paper's mean"}
     assert drawn[0].legends[0].get_title().get_text() == "bar and whisker: mean ± std, n = 1 to 3 seeds"
 
 
@@ -152,14 +136,12 @@ def test_bars_are_means_dots_are_seeds_and_whiskers_spreads(drawn, tmp_path):
 def test_bars_of_ten_methods_in_columns(drawn, tmp_path, columns):
     cells = {f"N={n}": {m: [10.0 * k - 20, 10.0 * k] for k, m in enumerate(METHODS)} for n in range(columns)}
     draw_bars(cells, tmp_path / "f.png", metric="f_last", title="t")
-    assert [axes.get_title() for axes in drawn[0].axes] == list(cells)
     assert len({axes.get_xlim() for axes in drawn[0].axes}) == 1
     for axes in drawn[0].axes:
         assert [bar.get_width() for bar in axes.patches] == [10 * k - 10 for k in range(10)]
     for axes in drawn[0].axes[::2]:  # those at the left
-        assert [label.get_text().replace("\n", " ") for label in axes.get_yticklabels()] == [
-            display_name(row) for row in METHODS
-        ]
+        names = [label.get_text().replace("\n", " ") for label in axes.get_yticklabels()]
+        assert names == [display_name(row) for row in METHODS]
 
 
 def test_a_method_stands_on_one_level_in_all_columns(drawn, tmp_path):
@@ -169,12 +151,22 @@ def test_a_method_stands_on_one_level_in_all_columns(drawn, tmp_path):
     assert second.patches[0].get_edgecolor() == first.patches[2].get_edgecolor()
 
 
-def test_no_bars_to_draw(tmp_path):
-    with pytest.raises(InputError, match="a_auc"):
-        draw_bars({}, tmp_path / "f.png")
+def test_flops_of_many_methods_with_long_names_have_room(drawn, tmp_path):
+    cells = {name: {row: [(2.0**n, 40 + n), (2.1**n, 41 + n)] for n, row in enumerate(METHODS)} for name in ("a", "b")}
+    draw_flops(cells, tmp_path / "f.png", metric="aaa", title="Title")
+    draw_flops({"": cells["a"]}, tmp_path / "f.png", metric="forgetting")
+    assert len(drawn[1].axes[0].containers) == len(METHODS)
 
 
-def test_rows_and_names_of_metrics():
-    assert all_rows({"a": {"x": 1, "y": 1}, "b": {"z": 1, "x": 1}}) == ["x", "y", "z"]
+def test_who_is_beaten_with_fewer_flops_is_not_on_the_line():
+    points = [(3, 70), (1, 50), (2, 40), (4, 65), (9, 80)]
+    assert undominated(points) == [1, 0, 4]
+    assert undominated(points, sign=-1) == [1, 2]
+
+
+@pytest.mark.parametrize("draw", [draw_sweep, draw_bars, draw_flops])
+def test_nothing_to_draw(tmp_path, draw):
+    with pytest.raises(InputError, match="f_last"):
+        draw({}, tmp_path / "f.png", metric="f_last")
     with pytest.raises(UnknownNameError, match="a_acu"):
         metric_label("a_acu")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from iblurry.analysis.report.page import render_page
 from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd
-from iblurry.studies.report import report_data
-from tests.analysis.test_report_data import rewrite, stop
-from tests.studies.written import spend, usual, write_run
+from iblurry.studies.report import render_page, report_data
+from tests.studies.written import rewrite, spend, stop, usual, write_run
 
 pytestmark = pytest.mark.slow
 

@@ -1,1 +1,0 @@
-"""The report: one page, whole in one file, of all runs in a folder."""
