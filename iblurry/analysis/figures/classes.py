@@ -39,7 +39,7 @@ _SHADES = (1.0, 0.55, 0.78, 0.38)  # of a task's colour, so that neighbours diff
 
 
 @dataclass(frozen=True)
-class ClassCurves:
+class ClassSeries:
     """Numbers of a run class by class over time."""
 
     classes: Sequence[str]  # in order of exposure
@@ -54,13 +54,13 @@ class ClassCurves:
         return [int(task) for task in np.searchsorted(self.ends, self.met)]
 
 
-def class_accuracies(records: Sequence[Record]) -> ClassCurves:
+def class_accuracies(records: Sequence[Record]) -> ClassSeries:
     """Read the accuracy of each class (percent) from a run's journal; not a number before a class was met."""
     known = find_evaluations(records)
-    return _class_curves(records, known, lambda classes: 100 * accuracy_table(known, classes))
+    return _class_series(records, known, lambda classes: 100 * accuracy_table(known, classes))
 
 
-def memory_rows(records: Sequence[Record]) -> ClassCurves:
+def memory_rows(records: Sequence[Record]) -> ClassSeries:
     """Read from a run's journal how many rows of the memory each class held; 0 before it was met."""
     held = [record for record in records if isinstance(record, Held)]
 
@@ -70,14 +70,14 @@ def memory_rows(records: Sequence[Record]) -> ClassCurves:
             full[: len(record.rows), column] = record.rows
         return full
 
-    return _class_curves(records, held, table)
+    return _class_series(records, held, table)
 
 
-def _class_curves(
+def _class_series(
     records: Sequence[Record], known: Sequence[Evaluation | Held], table: Callable[[int], NDArray[np.float64]]
-) -> ClassCurves:
+) -> ClassSeries:
     classes = [record for record in records if isinstance(record, NewClass)]
-    return ClassCurves(
+    return ClassSeries(
         classes=[record.label for record in classes],
         met=[record.at for record in classes],
         ends=next(record.ends for record in records if isinstance(record, Start)),
@@ -105,7 +105,7 @@ def points_lost(records: Sequence[Record], classes: int) -> NDArray[np.float64]:
     return found
 
 
-def _edge_names(run: ClassCurves) -> list[tuple[str, int, int]]:
+def _edge_names(run: ClassSeries) -> list[tuple[str, int, int]]:
     """What to write, and the positions of the classes it stands for: from, and up to."""
     if len(run.classes) <= NAMED:
         return [(name, number, number + 1) for number, name in enumerate(run.classes)]
@@ -191,7 +191,7 @@ def draw_forgetting(runs: Mapping[str, Sequence[Record]], path: Path | str, *, t
             figure.suptitle(title, fontsize=10, parse_math=False)
 
 
-def _draw_heat(axes: Axes, run: ClassCurves, *, narrow: bool) -> QuadMesh:
+def _draw_heat(axes: Axes, run: ClassSeries, *, narrow: bool) -> QuadMesh:
     """A tile per class and evaluation; a white line parts classes that were met in different tasks."""
     from matplotlib import colormaps
 
@@ -218,7 +218,7 @@ def _draw_heat(axes: Axes, run: ClassCurves, *, narrow: bool) -> QuadMesh:
     return mesh
 
 
-def _draw_lost(axes: Axes, run: ClassCurves, lost: NDArray[np.float64]) -> None:
+def _draw_lost(axes: Axes, run: ClassSeries, lost: NDArray[np.float64]) -> None:
     """Bars beside the rows of the heat map, in the colour of the task a class was met in."""
     order = list(dict.fromkeys(run.tasks))
     shades = [TASK_COLOURS[order.index(task) % len(TASK_COLOURS)] for task in run.tasks]
@@ -277,7 +277,7 @@ def draw_composition(runs: Mapping[str, Sequence[Record]], path: Path | str, *, 
         label_panels(figure, panels, across, x="samples seen", y="rows of the memory", title=title)
 
 
-def _row_limits(memories: Sequence[ClassCurves]) -> list[int]:
+def _row_limits(memories: Sequence[ClassSeries]) -> list[int]:
     """The upper end of each memory's axis: the most rows of all that keep the whole stream, or of all that do not."""
     whole = [memory.table[:, -1].sum() >= memory.at[-1] for memory in memories]
     most = [int(memory.table.sum(axis=0).max()) for memory in memories]
@@ -299,7 +299,7 @@ def class_colours(tasks: Sequence[int]) -> list[tuple[float, float, float]]:
     return found
 
 
-def _draw_rows(axes: Axes, memory: ClassCurves) -> None:
+def _draw_rows(axes: Axes, memory: ClassSeries) -> None:
     few = len(memory.classes) <= NAMED
     edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.4} if few else {"linewidth": 0, "rasterized": True}
     axes.stackplot(memory.at, memory.table, colors=class_colours(memory.tasks), **edge)
