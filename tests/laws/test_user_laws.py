@@ -21,7 +21,7 @@ from tests.experiment.small import kept, small
 from tests.laws import user_module
 from tests.laws.lawful import SAMPLES, assert_same_state, new_learner
 from tests.laws.test_laws import TASK_ENDS, feed, storages
-from tests.learner.test_spent import COUNTED, meter, totals
+from tests.learner.test_cost import METERED, meter, totals
 
 __all__ = ["meter"]  # a fixture
 
@@ -86,7 +86,7 @@ class Case:
 @pytest.fixture(params=CASES)
 def case(request) -> Case:
     name, method = request.param
-    chosen = COUNTED[method]
+    chosen = METERED[method]
     if name in OPTIMIZERS:
         refit = chosen.refit and dataclasses.replace(chosen.refit, optimizer=OPTIMIZERS[name])
         chosen = dataclasses.replace(chosen, optimizer=OPTIMIZERS[name], refit=refit)
