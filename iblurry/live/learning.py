@@ -14,7 +14,7 @@ from iblurry.errors import CheckpointError
 from iblurry.learner import amendments
 from iblurry.live.log import LogEntry
 from iblurry.live.messages import LearnerReport, MemorySample, Operation, Snapshot
-from iblurry.live.quality import UNTESTED, Calibrator, HeldOut, HeldOutSample, Quality, ask
+from iblurry.live.quality import ASKED, UNTESTED, Calibrator, HeldOut, HeldOutSample, Quality
 from iblurry.live.settings import Settings
 from iblurry.network import FLOOR
 from iblurry.parts import Importance
@@ -44,6 +44,7 @@ class LiveLearner:
         self.saved_samples = 0  # learnt by the newest
         self.saved_at: float | None = None  # when the newest was written, in seconds since 1970
         self.seconds_per_update = STEP_SECONDS  # of rehearsal, as last measured; unknown at first: a short step
+        self.new_points: list[dict[str, Any]] = []  # of the curve, until whoever reports them clears the list
         self.prepared_at = 0, 0  # samples learnt and classes met when the test of samples was prepared last
         self._restored_updates = 0  # those of the checkpoint it came from, which does not have their loss
         weights = sum(values.nbytes for values in self.learner.context.network.parameters())
@@ -79,15 +80,15 @@ class LiveLearner:
         self._restored_updates = self.learner.context.updates
         return loaded.skipped
 
-    def apply(self, entry: LogEntry) -> dict[str, Any] | None:
-        """The next operation of the log; returns a new point of the curve if one is due."""
+    def apply(self, entry: LogEntry) -> None:
+        """The next operation of the log."""
         if entry.at != self.at + 1:
             raise CheckpointError(f"Operation {entry.at} cannot follow operation {self.at}.")
-        point, network = None, self.learner.context.network
+        network = self.learner.context.network
         kind, number, label, to, _ = entry.operation
         match kind:
             case "sample":
-                point = self._learn(entry)
+                self._learn(entry)
             case "hold":
                 self.held_out.add(self._encode(entry.operation).values[0].cpu(), label)
                 self._ask_held_out(self.held_out.next(1))
@@ -118,9 +119,8 @@ class LiveLearner:
         if kind not in ("sample", "hold"):
             self.prepared_at = 0, 0  # the next test is prepared anew
         self.at = entry.at
-        return point
 
-    def _learn(self, entry: LogEntry) -> dict[str, Any] | None:
+    def _learn(self, entry: LogEntry) -> None:
         """Test, then train."""
         sample = entry.operation
         if sample.number != self.learnt + 1:
@@ -137,12 +137,13 @@ class LiveLearner:
         self.learner.observe(image, sample.label)
         self.learnt = sample.number
         self._ask_held_out(self.held_out.due(1))
-        return self.quality.add_point(
+        point = self.quality.add_point(
             learning_rate=self.learning_rate,
             classes=network.open_rows,
             time=entry.time or None,
             held_out_accuracy=self.held_out.accuracy,
         )
+        self.new_points += [] if point is None else [point]
 
     def _encode(self, sample: Operation) -> Encoded:
         pixels = torch.frombuffer(bytearray(sample.pixels), dtype=torch.uint8).view(self.settings.image)
@@ -154,12 +155,12 @@ class LiveLearner:
         if not samples or not self.learner.context.network.open_rows:
             return
         self._prepare_test()
-
-        def answer(images: torch.Tensor) -> list[str | None]:
-            stored = Encoded(self.learner.engine.to_device(images))
-            return [labels[row] for row in self.learner.logits(stored, prepare=False).argmax(1).tolist()]
-
-        ask(samples, answer, set(labels))
+        for begin in range(0, len(samples), ASKED):
+            batch = samples[begin : begin + ASKED]
+            images = Encoded(self.learner.engine.to_device(torch.stack([one.image for one in batch])))
+            answers = self.learner.logits(images, prepare=False).argmax(1).tolist()
+            for sample, row in zip(batch, answers, strict=True):
+                sample.is_right = labels[row] == sample.label if sample.label in labels else None
 
     @property
     def step_updates(self) -> int:
@@ -240,8 +241,8 @@ class LiveLearner:
         """By head row; "" where a class was deleted."""
         return ["" if label is None else str(label) for label in self.learner.labels]
 
-    def report(self, *, samples_per_second: float = 0.0, new_points: Sequence[dict[str, Any]] = ()) -> LearnerReport:
-        """Progress and quality; the parameters are known by the caller alone."""
+    def report(self) -> LearnerReport:
+        """Progress and quality, but for the speed."""
         context, trainer, quality = self.learner.context, self.learner.trainer, self.quality
         labels = self._labels()
         held = torch.bincount(context.memory.labels[: context.memory.size].cpu(), minlength=len(labels)).tolist()
@@ -268,6 +269,5 @@ class LiveLearner:
             checkpoint_operation=self.saved[-1] if self.saved else 0,
             checkpoint_written=self.saved_at,
             checkpoint_most=self.checkpoint_most,
-            samples_per_second=samples_per_second,
-            new_points=list(new_points),
+            new_points=list(self.new_points),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import multiprocessing
 import os
@@ -193,13 +194,12 @@ class LearnerLoop:
             self.learner = LiveLearner(folder, settings)
         self.reader = LogReader(folder)
         self.stopping = False
-        self.meter = ThroughputMeter()
         self.publish = Periodic(self._publish, PUBLISH_SECONDS, share=PUBLISH_SHARE)
         self.report = Periodic(self._report, REPORT_SECONDS, share=REPORT_SHARE)
         self.save = Periodic(self._save, SAVE_SOONEST, longest=SAVE_SECONDS, share=SAVE_SHARE)
         self._published = self._reported = -1  # at which operation
         self._is_rehearsed = False  # what was applied last is a step of rehearsal
-        self._points: list[dict[str, Any]] = []  # since the last report
+        self._marks: deque[tuple[float, int]] = deque(maxlen=20)  # times of reports, and samples learnt by then
 
     def run(self) -> None:
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "stopping", True))
@@ -219,10 +219,8 @@ class LearnerLoop:
 
     def _apply(self, entry: LogEntry) -> bool:
         """Apply an operation, and do whatever is due after it; True where it was told to stop."""
-        if (point := self.learner.apply(entry)) is not None:
-            self._points.append(point)
+        self.learner.apply(entry)
         self._is_rehearsed = entry.operation.kind == "rehearse"
-        self.meter.count += entry.operation.kind == "sample"
         if self.learner.at - (self.learner.saved or [0])[-1] >= SAVE_SAMPLES:
             self.save.run()
         self._run_due()
@@ -240,7 +238,7 @@ class LearnerLoop:
         The HTTP process writes a step of rehearsal to the log, if it wants one, and wakes this one. Between such steps
         the state is published now and then, as while learning.
         """
-        self.meter.reset()
+        self._marks.clear()
         self.messages.send(CaughtUp(self.learner.at, self.learner.step_updates))
         self._run_due()
         if not self._is_rehearsed or not self.commands.poll(PUBLISH_SECONDS):
@@ -270,8 +268,11 @@ class LearnerLoop:
     def _report(self) -> None:
         if self._reported == self.learner.at:
             return
-        points, self._points = self._points, []
-        self.messages.send(self.learner.report(samples_per_second=self.meter.rate(), new_points=points))
+        self._marks.append((time.monotonic(), self.learner.learnt))
+        (began, before), (now, learnt) = self._marks[0], self._marks[-1]
+        rate = (learnt - before) / (now - began) if now > began else 0.0
+        self.messages.send(dataclasses.replace(self.learner.report(), samples_per_second=rate))
+        self.learner.new_points.clear()
         self._reported = self.learner.at
 
     def _save(self) -> None:
@@ -285,22 +286,3 @@ class LearnerLoop:
             why = "its disk is full" if isinstance(error, DiskFullError) else error.strerror or error
             sentence = f"No checkpoint can be written to {self.folder} ({why}): free some space, or repair it."
             self.messages.send(Warned(f"{sentence} Samples are kept in the log until then."))
-
-
-class ThroughputMeter:
-    """Samples per second over the last reports; `count` is raised with every sample."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._marks: deque[tuple[float, int]] = deque(maxlen=20)  # time and count
-
-    def reset(self) -> None:
-        self.count = 0
-        self._marks.clear()
-
-    def rate(self) -> float:
-        """0 right after a reset."""
-        now = time.monotonic()
-        self._marks.append((now, self.count))
-        then, before = self._marks[0]
-        return (self.count - before) / (now - then) if now > then else 0.0

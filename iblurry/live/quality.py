@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -257,14 +256,6 @@ class HeldOut:
         found = zip(state["labels"], images, state["right"], strict=True)
         self.samples = [HeldOutSample(*one) for one in found]
         self.turn, self.owed = state["turn"], state["owed"]
-
-
-def ask(samples: Sequence[HeldOutSample], answer: Callable[[torch.Tensor], list[str | None]], known: set[str]) -> None:
-    """Ask about each of them; `answer` names the classes of images."""
-    for begin in range(0, len(samples), ASKED):
-        batch = samples[begin : begin + ASKED]
-        for sample, label in zip(batch, answer(torch.stack([one.image for one in batch])), strict=True):
-            sample.is_right = label == sample.label if sample.label in known else None
 
 
 class Calibrator:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
-from importlib import resources
 
 import pytest
 
@@ -51,10 +50,6 @@ def test_a_file_comes_with_its_type(name):
 def test_other_names_are_unknown(name):
     with pytest.raises(UnknownNameError, match="no file of the page called"):
         page.asset(name)
-
-
-def test_the_folder_holds_what_is_offered_and_nothing_else():
-    assert {file.name for file in resources.files("iblurry.live.page").joinpath("assets").iterdir()} == set(page.ASSETS)
 
 
 def test_every_file_is_reached_from_the_page_and_exists():

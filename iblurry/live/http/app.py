@@ -156,7 +156,7 @@ async def learn(request: Request, label: UrlLabel = None, key: Key = None) -> An
     label makes a new class, as long as there is room.
     """
     samples = await _samples(request, label)
-    return _numbered(len(samples), await live(request).service.learn(samples, key=key))
+    return _accepted(len(samples), await live(request).service.learn(samples, key=key))
 
 
 @api.post("/v1/held-out", response_model=answers.HeldOutResponse, responses=refusals(415, 422, 507), **LEARNS)
@@ -168,7 +168,7 @@ async def hold_out(request: Request, label: UrlLabel = None, key: Key = None) ->
     among those whose class is known. The newest are kept, as many as the memory can hold.
     """
     samples = await _samples(request, label)
-    return _as_operations(len(samples), await live(request).service.hold_out(samples, key=key))
+    return _accepted(len(samples), await live(request).service.hold_out(samples, key=key))
 
 
 @api.post(
@@ -212,7 +212,7 @@ async def label(request: Request, key: Key = None) -> Any:
     long as its image is kept: the last ones for a while, see the answer to one that is gone (410).
     """
     labels = live(request).reader.read_labels(*await _body(request))
-    return _numbered(len(labels), await live(request).service.label(labels, key=key))
+    return _accepted(len(labels), await live(request).service.label(labels, key=key))
 
 
 @api.post(
@@ -232,7 +232,7 @@ async def correct(request: Request, key: Key = None) -> Any:
     """
     service = live(request).service
     corrections = live(request).reader.read_corrections(*await _body(request))
-    answer = _as_operations(len(corrections), await service.correct(corrections, key=key))
+    answer = _accepted(len(corrections), await service.correct(corrections, key=key))
     return answer | {"sentence": unlearning(service.idle_updates, trains=service.trains)}
 
 
@@ -456,13 +456,9 @@ async def _body(request: Request) -> tuple[str, bytes]:
     return request.headers.get("content-type", ""), await request.body()
 
 
-def _numbered(count: int, acceptance: Acceptance) -> Spec:
-    first, last, repeated, _ = acceptance
-    return {"accepted": count, "first": first, "last": last, "repeated": repeated}
-
-
-def _as_operations(count: int, acceptance: Acceptance) -> Spec:
-    return {"accepted": count, "operation": acceptance.operation, "repeated": acceptance.repeated}
+def _accepted(count: int, acceptance: Acceptance) -> Spec:
+    """Return what the models of answers take their fields from."""
+    return {"accepted": count} | acceptance._asdict()
 
 
 async def _run(limiter: CapacityLimiter, work: Callable[[], Result]) -> Result:

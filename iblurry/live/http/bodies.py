@@ -6,9 +6,7 @@ import binascii
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +38,6 @@ ONE_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mM4UaEBAAN
 CODES = {"label": "bad_label", "to": "bad_label", "id": "bad_id", "sample": "bad_number", "Idempotency-Key": "bad_key"}
 FIELDS = (*FORMS, "label", "to", "id")  # that a refusal names
 SHOWN = 40  # characters of a wrong value in a refusal
-
-Body = TypeVar("Body", bound=BaseModel)
 
 
 def known_label(label: object) -> str:
@@ -212,35 +208,51 @@ class BodyReader:
 
     def read_samples(self, content_type: str, raw: bytes, label: str | None) -> list[IncomingSample]:
         """Return labelled images; `label` is that of the address, for a body that has none."""
-        if media_type(content_type) != JSON:
-            images = self._read_bare(content_type, raw)
-            if label is None:
-                raise Refusal(422, "bad_label", "The label is missing in the URL; add ?label=... to it.")
-            return [IncomingSample(label, image) for image in images]
-        if label is not None:
-            raise Refusal(422, "bad_label", "In JSON each sample has a label; remove the label from the URL.")
-        samples = self._parse(LearnRequest, raw).samples
-        images = self._decode("samples", samples)
-        return [IncomingSample(sample.label, image) for sample, image in zip(samples, images, strict=True)]
+        entries, images = self._read(LearnRequest, content_type, raw)
+        if entries:
+            if label is not None:
+                raise Refusal(422, "bad_label", "In JSON each sample has a label; remove the label from the URL.")
+            return [IncomingSample(entry.label, image) for entry, image in zip(entries, images, strict=True)]
+        if label is None:
+            raise Refusal(422, "bad_label", "The label is missing in the URL; add ?label=... to it.")
+        return [IncomingSample(label, image) for image in images]
 
     def read_images(self, content_type: str, raw: bytes) -> NDArray[np.uint8]:
         """Return images to classify, (B, C, H, W)."""
-        if media_type(content_type) != JSON:
-            return np.stack(self._read_bare(content_type, raw))
-        return np.stack(self._decode("images", self._parse(PredictRequest, raw).images))
+        return np.stack(self._read(PredictRequest, content_type, raw)[1])
 
     def read_corrections(self, content_type: str, raw: bytes) -> list[Operation]:
         """Return corrections of samples and classes, in order."""
-        _check_json(content_type)
-        given = (one.model_dump() for one in self._parse(CorrectRequest, raw).corrections)
+        given = (one.model_dump() for one in self._parse(CorrectRequest, content_type, raw))
         return [Operation(o["action"], o.get("sample", 0), o.get("label", ""), o.get("to", "")) for o in given]
 
     def read_labels(self, content_type: str, raw: bytes) -> list[tuple[str, str]]:
         """Return ids of predictions, and labels."""
-        _check_json(content_type)
-        return [(one.id, one.label) for one in self._parse(LabelRequest, raw).labels]
+        return [(one.id, one.label) for one in self._parse(LabelRequest, content_type, raw)]
 
-    def _parse(self, model: type[Body], raw: bytes) -> Body:
+    def _read(self, model: type[BaseModel], content_type: str, raw: bytes) -> tuple[list[Any], list[NDArray[np.uint8]]]:
+        """The entries of JSON, none where the body is a picture or raw bytes, and the images."""
+        kind, decoder = media_type(content_type), PictureDecoder(self.shape, self.limits)
+        if kind.startswith("image/"):
+            return [], [decoder.decode(raw, "The body")]
+        if kind == RAW:
+            return [], list(unpack_pixels(raw, self.shape, "The body"))
+        (name,), images = model.model_fields, []
+        entries = self._parse(model, content_type, raw, known=f"{JSON}, image/png or {RAW}")
+        for place, entry in enumerate(entries):
+            try:
+                images.append(entry.decode(decoder, f"{name}.{place}.{entry.form}"))
+            except Refusal as refusal:
+                if not refusal.is_whole:
+                    refusal.index, refusal.field = place, entry.form
+                raise
+        return entries, images
+
+    def _parse(self, model: type[BaseModel], content_type: str, raw: bytes, *, known: str = JSON) -> list[Any]:
+        """The entries of JSON of this model."""
+        if media_type(content_type) != JSON:
+            message = f"The Content-Type {content_type[:SHOWN]!a} is not supported; send {known}."
+            raise Refusal(415, "unknown_kind", message)
         most = BATCH * (math.prod(self.shape) + 2 * LABEL + 8)
         if raw.count(b",") > most:  # two million empty lists took 3 s to parse
             raise Refusal(413, "too_many", f"The body has more than {most} values; send fewer images at once.")
@@ -248,27 +260,14 @@ class BodyReader:
             body = model.model_validate_json(raw)
         except ValidationError as error:
             raise refusal_of(error.errors(include_url=False)[0]) from None
+        entries: list[Any]
         (entries,) = vars(body).values()
         if len(NAME_END.findall(raw)) != 1 + sum(len(entry.model_fields_set) for entry in entries):
             try:
                 parse_json(raw)  # ten times slower; it refuses a name that is given twice
             except InputError as error:
                 raise Refusal(400, "bad_json", f"The body cannot be used ({error}); correct it.") from error
-        return body
-
-    def _decode(self, name: str, entries: Sequence[RequestImage]) -> list[NDArray[np.uint8]]:
-        decoder, images = PictureDecoder(self.shape, self.limits), []
-        for place, entry in enumerate(entries):
-            with _naming(place, entry.form):
-                images.append(entry.decode(decoder, f"{name}.{place}.{entry.form}"))
-        return images
-
-    def _read_bare(self, content_type: str, raw: bytes) -> list[NDArray[np.uint8]]:
-        if media_type(content_type).startswith("image/"):
-            return [PictureDecoder(self.shape, self.limits).decode(raw, "The body")]
-        if media_type(content_type) == RAW:
-            return list(unpack_pixels(raw, self.shape, "The body"))
-        raise _not_read(content_type, f"{JSON}, image/png or {RAW}")
+        return entries
 
 
 def refusal_of(error: Any) -> Refusal:
@@ -300,30 +299,10 @@ def refusal_of(error: Any) -> Refusal:
     return refusal
 
 
-@contextmanager
-def _naming(index: int, field: str) -> Iterator[None]:
-    """Let refusals inside name this field of this entry."""
-    try:
-        yield
-    except Refusal as refusal:
-        if not refusal.is_whole:
-            refusal.index, refusal.field = index, field
-        raise
-
-
 def _shown(value: object) -> str:
     """Return the beginning of a wrong value as JSON."""
     text = json.dumps(value, ensure_ascii=True, default=repr)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
-
-
-def _check_json(content_type: str) -> None:
-    if media_type(content_type) != JSON:
-        raise _not_read(content_type, JSON)
-
-
-def _not_read(content_type: str, known: str) -> Refusal:
-    return Refusal(415, "unknown_kind", f"The Content-Type {content_type[:SHOWN]!a} is not supported; send {known}.")
 
 
 def media_type(content_type: str) -> str:

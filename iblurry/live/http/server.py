@@ -55,7 +55,6 @@ def serve(
     on_ready : callable
         Called with the URL once requests are answered.
     """
-    check_token(token)
     warnings.filterwarnings("ignore", module="PIL")  # on clients' pictures: they are refused, not logged
 
     def started(url: str) -> None:
@@ -104,6 +103,8 @@ def listen(host: str, port: int, *, token: str | None) -> socket.socket:
     """A socket that listens at this address; clients that connect before the service is up wait for it."""
     if not 0 <= port <= 65535:
         raise InputError(f"There is no port {port}; give one from 1 to 65535, or 0 for any that is free.")
+    if token is not None and not re.fullmatch(KEY_PATTERN, token):
+        raise InputError("A token is made of visible ASCII characters, without spaces; choose another.")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
@@ -129,12 +130,6 @@ def listen(host: str, port: int, *, token: str | None) -> socket.socket:
             errno.EACCES: "you may not use it; give one above 1023",
         }.get(error.errno or 0, f"{error.strerror}; give an address of this machine")
         raise InputError(f"Port {port} of {host} cannot be used: {why}.") from error
-
-
-def check_token(token: str | None) -> None:
-    """Refuses a token that no header can carry."""
-    if token is not None and not re.fullmatch(KEY_PATTERN, token):
-        raise InputError("A token is made of visible ASCII characters, without spaces; choose another.")
 
 
 def url_of(listener: socket.socket) -> str:

@@ -7,23 +7,7 @@ from importlib import resources
 
 from iblurry.errors import UnknownNameError
 
-ASSETS = (
-    *(
-        "index.html",
-        "docs.html",
-        "docs.css",
-        "docs.js",
-        *("style.css", "table.css", "chart.css", "live.css"),
-        "icon.svg",
-        "main.js",
-        "api.js",
-        "asking.js",
-        "classes.js",
-        "confusion.js",
-    ),
-    *("curves.js", "dom.js", "downloads.js"),
-    *("events.js", "lazily.js", "memory.js", "status.js", "teaching.js", "thumbnails.js", "token.js", "tray.js"),
-)
+ASSETS = tuple(sorted(file.name for file in resources.files(__name__).joinpath("assets").iterdir()))
 UPLOT = {"uplot.js": "uPlot.iife.min.js", "uplot.css": "uPlot.min.css"}  # the library for curves, under its licence
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 POLICY = (  # the Content-Security-Policy of `/`: no script, style or request but the service's own, no HTML from text
