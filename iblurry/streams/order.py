@@ -183,7 +183,7 @@ def i_blurry(
 
     rng = Rng(seed)
     shuffled = rng.permutation("split.classes", 0, len(names))[: sum(disjoint_counts) + sum(major_counts)]
-    samples = _by_class(ids, sizes)
+    samples = by_class(ids, sizes)
     by_label, split = [samples[c] for c in shuffled], sum(disjoint_counts)
     disjoint_samples, blurry_samples = by_label[:split], by_label[split:]
 
@@ -294,12 +294,12 @@ def _first_of_each_class(labels: ArrayLike, seed: int, purpose: str, count: Call
     names, sizes = np.unique(ids, return_counts=True)
     kept = [
         own[rng.permutation(f"{purpose}.{name}", 0, len(own))[: count(len(own))]]
-        for name, own in zip(names.tolist(), _by_class(ids, sizes), strict=True)
+        for name, own in zip(names.tolist(), by_class(ids, sizes), strict=True)
     ]
     return np.sort(np.concatenate(kept))
 
 
-def _by_class(ids: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def by_class(ids: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """The samples of each class, ascending; `sizes` are the classes' counts."""
     return np.split(np.argsort(ids, kind="stable"), np.cumsum(sizes)[:-1])
 
@@ -321,11 +321,9 @@ def _percentage(name: str, value: float | Fraction) -> Fraction:
 
 def _checked_labels(labels: ArrayLike) -> NDArray[np.int64]:
     ids = np.asarray(labels)
-    if ids.ndim != 1 or len(ids) == 0:
-        raise InputError(f"labels of shape {ids.shape}: give a list of at least one class number.")
-    if ids.dtype.kind not in "iu":
+    if ids.ndim != 1 or len(ids) == 0 or ids.dtype.kind not in "iu":
         raise InputError(
-            f"labels of type {ids.dtype}: give the class number of each training sample, whole and from 0."
+            f"labels are {ids.dtype} of shape {ids.shape}; give the class number of each training sample, from 0."
         )
     if ids.min() < 0:
         raise InputError(f"labels hold {ids.min()}: class numbers start at 0; renumber the classes.")

@@ -14,7 +14,6 @@ from iblurry import (
     IBlurry,
     LaunchConfig,
     Listed,
-    Order,
     SiBlurry,
     Sigmoid,
     Stream,
@@ -149,14 +148,8 @@ def test_bad_input(make, word):
         make()
 
 
-def test_unknlogged_names():
+def test_unknown_names():
     with pytest.raises(UnknownNameError, match="Did you mean 'IBlurry'"):
         component(Stream, "IBlury")
     with pytest.raises(UnknownNameError, match="field of Yearly"):
         Experiment.of("er", stream=Yearly(), blur=30)
-
-
-def test_an_order_of_indices():
-    order = Order.from_indices([4, 0, 1, 2], [0, 0, 1, 1, 2], ends=[2, 4])
-    assert (order.classes, order.roles) == ((1, 2, 0), ("disjoint", "disjoint", "blurry"))
-    assert order.only(np.array([0, 1])).indices.tolist() == [0, 1]
