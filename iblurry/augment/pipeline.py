@@ -15,10 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from iblurry.augment.augment import NO_AUGMENT, UNIFORMS, Augment
 from iblurry.augment.autoaugment import AutoAugment, ImageGroups
 from iblurry.augment.crop_cutmix import CropFlip, CutMix, CutMixBox, cutmix_box
-from iblurry.augment.transform import Transform, Transforms, as_field, check_transforms
+from iblurry.augment.transform import NO_AUGMENT, UNIFORMS, Augment, Transform, Transforms, as_field, check_transforms
 from iblurry.errors import InputError
 from iblurry.rng import Rng
 

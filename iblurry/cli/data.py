@@ -95,9 +95,11 @@ def show(spec: str, sheet: Path | None, as_json: bool, home: Path | None) -> Non
 
     dataset = load(spec, home)
     if sheet is not None:
-        from iblurry.data.sheet import save_sheet
+        from iblurry.analysis.figures.sheet import dataset_sheet
+        from iblurry.storage.files import replacing
 
-        save_sheet(dataset, sheet)
+        with replacing(sheet) as part:
+            dataset_sheet(dataset).save(part, "PNG")
     facts = _facts(dataset)
     if as_json:
         click.echo(json.dumps(facts, indent=2))

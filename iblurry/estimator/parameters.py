@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from operator import index
 from typing import Any
 
-from iblurry.augment.augment import NO_AUGMENT
-from iblurry.augment.transform import Transforms, as_field, check_transforms
+from iblurry.augment.transform import NO_AUGMENT, Transforms, as_field, check_transforms
 from iblurry.engine.devices import make_engine
 from iblurry.engine.eager import Eager
 from iblurry.errors import InputError

@@ -4,8 +4,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from iblurry.augment.autoaugment import ImageOp, ImageOps
-from iblurry.augment.policies import SIGNED, magnitudes
+from iblurry.augment.autoaugment import SIGNED, ImageOp, ImageOps, magnitudes
 
 SHAPES = [(3, 32, 32), (3, 64, 64), (1, 8, 8), (3, 20, 34), (1, 28, 12)]
 

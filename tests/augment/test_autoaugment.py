@@ -6,8 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from iblurry.augment.autoaugment import KIND, KINDS, OPERATIONS, AutoAugment, ImageOp, ImageOps
-from iblurry.augment.policies import POLICIES, SIGNED, magnitudes
+from iblurry.augment.autoaugment import (
+    _KIND,
+    KINDS,
+    OPERATIONS,
+    POLICIES,
+    SIGNED,
+    AutoAugment,
+    ImageOp,
+    ImageOps,
+    magnitudes,
+)
 from iblurry.errors import InputError
 from tests.augment.pictures import SHAPES, do, pictures, strengths
 from tests.no_sync import NoSync
@@ -134,7 +143,7 @@ def test_groups_hold_every_image_once_by_kind():
     image_ops, rng = ImageOps(all_ops((3, 8, 8)), (3, 8, 8)), np.random.default_rng(2)
     numbers = rng.integers(0, len(image_ops.list), (40, 16))
     for mine, groups in zip(numbers, image_ops.groups(numbers), strict=True):
-        kinds = [KIND[image_ops.list[number].operation] for number in mine]
+        kinds = [_KIND[image_ops.list[number].operation] for number in mine]
         found = {kind: groups.order[start:stop].tolist() for kind, start, stop in groups.spans}
         expected = {kind: [i for i in range(16) if kinds[i] == kind] for kind in KINDS if kind in kinds}
         assert found == {kind: rows for kind, rows in expected.items() if kind != "nothing"}

@@ -9,10 +9,9 @@ import torch
 
 from iblurry.augment import TorchTransform
 from iblurry.augment import pipeline as pipeline_module
-from iblurry.augment.autoaugment import AutoAugment
+from iblurry.augment.autoaugment import POLICIES, AutoAugment
 from iblurry.augment.crop_cutmix import CropFlip, cutmix_box
 from iblurry.augment.pipeline import CACHED, Augment, BlockCache, Pipeline
-from iblurry.augment.policies import POLICIES
 from iblurry.errors import InputError
 from iblurry.rng import BLOCK, Rng
 from tests.no_sync import NoSync

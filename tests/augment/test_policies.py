@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from iblurry.augment.autoaugment import OPERATIONS
-from iblurry.augment.policies import POLICIES, SIGNED, bins, magnitudes
+from iblurry.augment.autoaugment import OPERATIONS, POLICIES, SIGNED, bins, magnitudes
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())["autoaugment_magnitudes"]
 

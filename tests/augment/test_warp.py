@@ -7,8 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from iblurry.augment.image_ops import affine_matrix, source_pixels, warp
-from iblurry.augment.policies import POLICIES
+from iblurry.augment.autoaugment import POLICIES, affine_matrix, source_pixels, warp
 from tests.augment.pictures import SHAPES, do, pictures, pillow, strengths
 
 WARPS = ["ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate"]

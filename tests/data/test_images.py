@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from iblurry.analysis.figures.sheet import dataset_sheet
 from iblurry.data.dataset import Dataset, LabelledImages, mean_and_std
 from iblurry.data.images import PictureFiles
 from iblurry.data.load import load, parse_spec
-from iblurry.data.sheet import contact_sheet
 from iblurry.data.sources.arrays import arrays, save
 from iblurry.data.sources.folder import folder
 from iblurry.data.sources.imagenet import imagenet
@@ -127,7 +127,7 @@ def test_moments_of_some() -> None:
 
 def test_what_else_is_done_with_data(place: Path, tmp_path: Path) -> None:
     whole, lazy = folder(place), folder(place, lazy=True)
-    assert contact_sheet(lazy).tobytes() == contact_sheet(whole).tobytes()
+    assert dataset_sheet(lazy).tobytes() == dataset_sheet(whole).tobytes()
     save(lazy, tmp_path / "saved.npz")
     assert arrays(tmp_path / "saved.npz").fingerprint() == whole.fingerprint()
     with pytest.raises(InputError, match="There are 10 images but 9 labels"):
