@@ -39,7 +39,7 @@ from iblurry.experiment.evaluator import Evaluator
 from iblurry.experiment.run_loop import RunLoop
 from iblurry.experiment.settings import SETTINGS, setting
 from iblurry.launch.launch import run
-from iblurry.learner.refit_stack import MODELS
+from iblurry.learner.refits import MODELS
 
 SAMPLES = {"er": 1500, "clib": 1100, "gdumb": 600, "agem": 1000, "mir": 1000, "mkd": 1300}  # of the stream
 FIRST = 600  # sample from which on a run is timed: its memory is full, its steps are captured

@@ -23,7 +23,7 @@ from iblurry.augment import Augment
 from iblurry.augment.pipeline import Pipeline
 from iblurry.engine.fused import ALIGNED, kernels
 from iblurry.errors import InputError
-from iblurry.learner.refit_stack import MODELS
+from iblurry.learner.refits import MODELS
 from iblurry.network.bodies import ConvUnit
 from iblurry.rng import Rng
 

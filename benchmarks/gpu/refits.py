@@ -14,7 +14,7 @@ from benchmarks.gpu.timing import QUERIES, peak_memory_gb, timed, wait_for_devic
 from iblurry.engine.graph import STEADY
 from iblurry.experiment.evaluator import Evaluator
 from iblurry.learner.learner import Learner
-from iblurry.learner.refit_stack import MODELS, MemorySnapshot, RefitStack
+from iblurry.learner.refits import MODELS, MemorySnapshot, RefitStack
 from iblurry.parts import Refit
 from iblurry.streams.iterator import StreamIterator
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from benchmarks.gpu.layers import Layer, Pair, backward_by_torch, random_values
 from iblurry.engine.fused import kernels
 from iblurry.engine.stacked import StackedNorm
-from iblurry.learner.refit_stack import MODELS
+from iblurry.learner.refits import MODELS
 from iblurry.network.bodies import ConvUnit
 
 

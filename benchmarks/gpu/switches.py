@@ -23,7 +23,7 @@ from iblurry.engine.fused import FoldedBody
 from iblurry.engine.graph import Graph
 from iblurry.engine.network import OptimizedNetwork
 from iblurry.engine.weight_stream import WeightStream
-from iblurry.learner.refit_stack import RefitStack
+from iblurry.learner.refits import RefitStack
 from iblurry.parts.gradient import gradient
 
 ALL = ("er", "clib", "gdumb")

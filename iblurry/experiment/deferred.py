@@ -8,7 +8,7 @@ from functools import partial
 from iblurry.compute import ComputeCounter
 from iblurry.experiment.evaluator import Counts, Evaluator, PendingAnswer
 from iblurry.learner.learner import Learner
-from iblurry.learner.refit_stack import MemorySnapshot, RefitStack
+from iblurry.learner.refits import MemorySnapshot, RefitStack
 from iblurry.parts import Refit
 
 

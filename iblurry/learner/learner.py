@@ -34,7 +34,7 @@ from iblurry.errors import (
 )
 from iblurry.learner.config import Label, LearnerConfig, plain_label
 from iblurry.learner.export import export
-from iblurry.learner.refitter import Refitter
+from iblurry.learner.refits import Refitter
 from iblurry.learner.trainer import Trainer
 from iblurry.methods.method import Method
 from iblurry.network.build import open_row

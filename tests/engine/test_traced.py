@@ -9,7 +9,7 @@ import torch
 from iblurry.engine.eager import Eager
 from iblurry.engine.graph import _raise_recompile_limit
 from iblurry.learner.learner import Learner
-from iblurry.learner.refit_stack import MemorySnapshot, RefitStack
+from iblurry.learner.refits import MemorySnapshot, RefitStack
 from iblurry.methods import Hyperparameters, method
 from iblurry.network.bodies import ResNet
 

@@ -9,8 +9,8 @@ import pytest
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.journal import Query, Spent, TaskEnd, read
 from iblurry.launch.launch import run
-from iblurry.learner import refit_stack
-from iblurry.learner.refit_stack import RefitStack
+from iblurry.learner import refits
+from iblurry.learner.refits import RefitStack
 from tests.experiment.small import CrashError, kept, small
 from tests.experiment.test_refit_runs import InRefit, _looks_at_every_update, crash, stop  # noqa: F401  a fixture
 
@@ -35,7 +35,7 @@ def stacks(monkeypatch):
 
     monkeypatch.setattr(RefitStack, "fits", staticmethod(lambda training, context: context.memory.full))
     monkeypatch.setattr(RefitStack, "train", noted)
-    monkeypatch.setattr(refit_stack, "MODELS", 2)
+    monkeypatch.setattr(refits, "MODELS", 2)
     return trained
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from iblurry.augment import Augment
-from iblurry.learner import refit_stack
+from iblurry.learner import refits
 from iblurry.learner.learner import Learner
-from iblurry.learner.refit_stack import MemorySnapshot, RefitStack
+from iblurry.learner.refits import MemorySnapshot, RefitStack
 from iblurry.methods import Hyperparameters, gdumb
 from iblurry.network.bodies import ResNet
 from iblurry.parts import Cosine
@@ -56,16 +56,16 @@ def stack(learner, models, epochs=EPOCHS):
 @pytest.mark.slow
 def test_each_network_becomes_what_it_becomes_alone_whatever_the_others_are(stacked):
     learner, snapshots, questions, alone = stacked
-    refits = stack(learner, models=2)
-    refits.train(snapshots)
+    together = stack(learner, models=2)
+    together.train(snapshots)
     assert len({snapshot.labels for snapshot in snapshots}) > 1  # they do not know the same classes
     for model, expected in enumerate(alone):
-        torch.testing.assert_close(refits.logits(model, questions), expected, rtol=1e-2, atol=1e-2)
+        torch.testing.assert_close(together.logits(model, questions), expected, rtol=1e-2, atol=1e-2)
     assert not torch.allclose(alone[0], alone[1], atol=0.1)  # so being close means something
-    before = refits.logits(1, questions).clone()
-    refits.train(snapshots[1:])  # filled up with a copy
-    assert torch.equal(refits.logits(0, questions), before)
-    assert torch.equal(refits.logits(1, questions), before)
+    before = together.logits(1, questions).clone()
+    together.train(snapshots[1:])  # filled up with a copy
+    assert torch.equal(together.logits(0, questions), before)
+    assert torch.equal(together.logits(1, questions), before)
 
 
 def test_the_cost_is_what_a_refit_alone_counts_and_without_kernels_there_is_no_stack(stacked):
@@ -80,7 +80,7 @@ def test_the_cost_is_what_a_refit_alone_counts_and_without_kernels_there_is_no_s
 def test_a_stack_begins_after_the_memory_became_full(stacked, monkeypatch):
     learner, *_ = stacked
     context = learner.context
-    monkeypatch.setattr(refit_stack, "kernels", lambda device: refit_stack)
+    monkeypatch.setattr(refits, "kernels", lambda device: refits)
     monkeypatch.setattr(type(context.network), "has_kernels", True)
     assert RefitStack.fits(learner.method.refit, context)
     monkeypatch.setattr(context.memory, "offered", CAPACITY)

@@ -17,7 +17,7 @@ from iblurry.engine.optimizer import Adam
 from iblurry.engine.optimizer_state import state_of
 from iblurry.errors import DivergedError, InputError
 from iblurry.learner.learner import Learner
-from iblurry.learner.refitter import Refitter
+from iblurry.learner.refits import Refitter
 from iblurry.methods import METHODS, Hyperparameters, gdumb, joint, method, rm
 from iblurry.network.build import build, open_row
 from iblurry.parts import Balanced, Cosine, CrossEntropy, Exponential, Importance, MultiStep, Refit, Term

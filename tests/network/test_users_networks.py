@@ -13,7 +13,7 @@ from torch import nn
 from iblurry.components import objects
 from iblurry.engine.network import OptimizedNetwork
 from iblurry.errors import InputError, UnknownNameError
-from iblurry.learner import refitter
+from iblurry.learner import refits
 from iblurry.methods import gdumb
 from iblurry.network.build import build, restart
 from iblurry.network.flops import flops
@@ -265,7 +265,7 @@ def test_a_refit_starts_with_the_weights_that_were_kept(samples, questions, monk
         restart(network, labels, rng)
         starts.append(body_state(network))
 
-    monkeypatch.setattr(refitter, "restart", watched)
+    monkeypatch.setattr(refits, "restart", watched)
     for stop in (10, 20, 30):
         for image, label in samples[stop - 10 : stop]:
             learner.observe(image, label)
