@@ -117,12 +117,6 @@ def test_a_picture_in_question_that_cannot_be_read_is_named(service, client, tmp
         client.predict([*IMAGES[:5], b"broken"])
 
 
-def test_nothing_learnt_yet(client):
-    with pytest.raises(ServiceError, match="Nothing is learnt") as caught:
-        client.predict(IMAGES[0])
-    assert (caught.value.status, caught.value.code) == (409, "nothing_learnt")
-
-
 def test_what_there_is_to_see(service, client):
     client.learn(IMAGES[0], "x")
     assert client.status()["accepted"] == 1

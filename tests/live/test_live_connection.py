@@ -131,15 +131,3 @@ def test_a_refusal_is_not_cut_off_by_the_body_behind_it(port):
                 time.sleep(0.001)
             received = b"".join(iter(lambda: line.recv(65536), b""))
         assert refusal(received) == (413, "too_large")
-
-
-def test_chunks_without_end(port, talk):
-    chunk = b"8000\r\n" + bytes(0x8000) + b"\r\n"
-    raw = talk(port, POST + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n", *[chunk] * 40)
-    assert refusal(raw) == (413, "too_large")
-
-
-def test_several_requests_at_once_are_answered_in_order(port, talk):
-    paths = [b"/v1/status", b"/healthz", b"/nothing"]
-    raw = talk(port, b"".join(b"GET " + path + b" HTTP/1.1\r\n" + HOST + b"\r\n" for path in paths) + GET + LAST)
-    assert [int(piece[:3]) for piece in raw.split(b"HTTP/1.1 ")[1:]] == [200, 200, 404, 200]

@@ -44,13 +44,6 @@ def test_patience_ends_with_the_sentence_of_the_service(service, clock):
     assert service.samples == []
 
 
-def test_each_parcel_has_the_whole_patience(service, clock):
-    service.queue_limit = 1
-    service.troubles = ["busy", "busy", ""] * 7
-    with Client(service.url, patience=5) as client:
-        assert client.learn(IMAGES, "x").accepted == 7
-
-
 def test_what_was_accepted_before_an_error_is_said(service, client):
     service.queue_limit = 3
     service.troubles = ["", "", "full"]

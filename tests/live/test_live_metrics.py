@@ -46,11 +46,6 @@ def test_every_number_of_the_service_is_there(taught):
     assert not [name for name, *_ in values if name.endswith("_created")]
 
 
-def test_a_loss_without_bounds_is_still_a_number(taught):
-    taught.loss = float("inf")
-    assert scrape(taught)[0]["iblurry_loss",] == float("inf")
-
-
 def test_requests_are_counted_in_buckets(toy):
     metrics, seconds = ServiceMetrics(toy), (0.0005, 0.001, 0.02, 3, 100)
     metrics.endpoints = {"/v1/learn"}

@@ -12,8 +12,8 @@ import pytest
 
 from iblurry.components import objects
 from iblurry.components.edit import component
-from iblurry.errors import FolderError, InputError
-from iblurry.live.settings import FILE, Settings
+from iblurry.errors import InputError
+from iblurry.live.settings import Settings
 from iblurry.methods import METHODS
 from iblurry.network.registry import NETWORKS
 from tests.live.lives import DIGITS, serving, taught
@@ -82,14 +82,6 @@ def test_the_names_in_its_folder_have_hashes(module, tmp_path):
     assert (learner.context.network.features, learner.method.name) == (6, "patient")
     assert not learner.context.network.body[1].bias.requires_grad
     assert learner.config.augment == module.Dark(share=0.25)
-
-
-def test_a_service_of_defaults_is_read_again(tmp_path):
-    Settings().save(tmp_path)
-    assert Settings.load(tmp_path) == Settings()
-    assert json.loads((tmp_path / FILE).read_text())["settings"]["network"] == "convnet"
-    with pytest.raises(FolderError, match="freeze"):
-        Settings.of(tmp_path, freeze="body")
 
 
 @pytest.mark.slow

@@ -35,12 +35,6 @@ def run_block(url, capsys):
     return capsys.readouterr().out
 
 
-def test_every_page_shows_how_to_start_teach_ask_and_curl():
-    for page in PAGES:
-        for start in LIVE:
-            assert any(line.startswith(start) for line in printed(page)), (page, start)
-
-
 def test_the_python_runs_as_printed(capsys):
     with StandIn() as service:
         out = run_block(service.url, capsys)

@@ -119,14 +119,6 @@ def test_a_connection_that_breaks_before_or_after_it_is_kept(service, client, cl
     assert len(set(keys[1:5])) == 1
 
 
-def test_a_batch_in_the_middle_breaks_after_it_is_kept(service, client, clock):
-    service.queue_limit = 2
-    service.troubles = ["", "commit", "", "commit"]
-    receipt = client.learn(IMAGES, list("abcdefg"))
-    assert [label for label, _ in service.samples] == list("abcdefg")
-    assert (receipt.accepted, receipt.first, receipt.last) == (7, 1, 7)
-
-
 def test_the_same_call_again_with_a_key(service, client):
     first = client.learn(IMAGES, "x", key="today")
     again = client.learn(IMAGES, "x", key="today")
@@ -135,12 +127,6 @@ def test_the_same_call_again_with_a_key(service, client):
     with pytest.raises(ServiceError, match="This key") as caught:
         client.learn(IMAGES, "y", key="today")
     assert (caught.value.status, caught.value.code) == (422, "key_reused")
-
-
-def test_without_a_key_the_same_call_counts_again(service, client):
-    client.learn(IMAGES, "x")
-    client.learn(IMAGES, "x")
-    assert len(service.samples) == 14
 
 
 @pytest.mark.parametrize("before, after", [(20, 1000), (1000, 20), (5, 7), (7, 5), (1, 64), (64, 1)])

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.live.exporter import ModelFile
+from iblurry.live.http.answers import StatusResponse
 from iblurry.live.messages import Acceptance, IncomingSample, LearnerReport, MemorySample, Operation, Predictions
 from iblurry.live.questions import QuestionStore
 from iblurry.live.quota import Limits, Refusal
 
-STATUS = {  # of a service that has nothing to do
+STATUS = dict.fromkeys(StatusResponse.model_fields, 0) | {  # of a service that has nothing to do
     "iblurry": "0.1.0",
     "method": "clib",
     "network": "convnet",
@@ -28,37 +29,21 @@ STATUS = {  # of a service that has nothing to do
     "threads": 1,
     "capacity": 500,
     "max_classes": 100,
-    "queue": 0,
     "queue_limit": 1000,
     "state": "idle",
     "sentence": "Idle.",
-    "accepted": 0,
-    "learnt": 0,
-    "classes": 0,
-    "operations": 0,
-    "applied": 0,
-    "model": 0,
-    "model_operation": 0,
-    "rehearsed": 0,
-    "idle_updates": 0,
-    "model_age_seconds": 0.4,
+    "window": 1000,
     "learning_rate": 3e-4,
     "loss": 0.2,
-    "updates": 0,
+    "drift": 0.1,
     "accuracy": None,
     "recent_accuracy": 0.9,
-    "window": 1000,
-    "tested": 0,
-    "drift": 0.1,
-    "held": 0,
-    "held_out": 0,
     "held_out_accuracy": None,
-    "checkpoint": 0,
     "checkpoint_age_seconds": None,
     "disk_bytes": 12345,
     "disk_most": 99999999,
     "samples_per_second": 120.0,
-    "restarts": 0,
+    "model_age_seconds": 0.4,
     "uptime_seconds": 12.3,
 }
 

@@ -13,5 +13,6 @@ live = Verbs(
         "backup": "Write it to one file, while it runs.",
         "restore": "Make its folder from such a file.",
     },
+    files={"restore": "backup"},
     help="A live service, which learns labelled images and answers queries.",
 )

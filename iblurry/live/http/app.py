@@ -6,10 +6,10 @@ import asyncio
 import hashlib
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from enum import Enum
 from functools import partial
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from iblurry.live.messages import Acceptance, IncomingSample
     from iblurry.live.service import Service
 
-Result = TypeVar("Result")
 Spec: TypeAlias = dict[str, Any]
 LARGEST = 1000  # classes of an answer, or thumbnails of a class
 PIECE = 2**18  # bytes of a file sent at once
@@ -193,7 +192,7 @@ async def predict(
     if of.reader.is_quick(content_type, raw):  # less work than to hand it to another thread
         pixels = of.reader.read_images(content_type, raw)
     else:
-        pixels = await _run(of.predicting, lambda: of.reader.read_images(content_type, raw))
+        pixels = await to_thread.run_sync(of.reader.read_images, content_type, raw, limiter=of.predicting)
     answer = format_predictions(await of.service.predict(pixels), top)
     return Response(answer.model_dump_json(), media_type=JSON)
 
@@ -272,7 +271,7 @@ async def memory(
     """Show what the memory holds, as thumbnails by class, the most important samples first."""
     of = live(request)
     samples, capacity = await of.service.memory(), of.service.settings.memory
-    shown = await _run(of.decoding, lambda: format_memory(samples, each))
+    shown = await to_thread.run_sync(format_memory, samples, each, limiter=of.decoding)
     return {"capacity": capacity, "size": len(samples), "classes": shown}
 
 
@@ -445,7 +444,7 @@ async def _samples(request: Request, label: str | None) -> list[IncomingSample]:
     """Return the labelled images of a request."""
     of = live(request)
     content_type, raw = await _body(request)
-    return await _run(of.decoding, lambda: of.reader.read_samples(content_type, raw, label))
+    return await to_thread.run_sync(of.reader.read_samples, content_type, raw, label, limiter=of.decoding)
 
 
 async def _body(request: Request) -> tuple[str, bytes]:
@@ -459,10 +458,6 @@ async def _body(request: Request) -> tuple[str, bytes]:
 def _accepted(count: int, acceptance: Acceptance) -> Spec:
     """Return what the models of answers take their fields from."""
     return {"accepted": count} | acceptance._asdict()
-
-
-async def _run(limiter: CapacityLimiter, work: Callable[[], Result]) -> Result:
-    return await to_thread.run_sync(work, limiter=limiter)
 
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:
