@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 import iblurry
-from tests.printed import links
 
 ROOT = Path(__file__).parent.parent
-SECTIONS = ["Home", "Learn", "Guides", "Methods", "Results", "Reference"]  # the tabs, six at most
 LOADED = r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=[\"']?([^\"' >]+)"
 
 
@@ -29,18 +27,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     return folder
-
-
-def test_sections_come_in_the_order_of_a_newcomer():
-    nav = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
-    assert re.findall(r"^  - (\w+):", nav, flags=re.MULTILINE) == SECTIONS
-    listed = re.findall(r"[\w/-]+\.md", nav)
-    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
-    assert sorted(listed) == sorted(pages - {"reproduction-notes.md"})
-    entrances = ("start.md", "tutorials/index.md", "concepts/index.md", "faq.md", "examples.md")
-    assert {ROOT / "docs" / page for page in entrances} <= {
-        path.resolve() for path in links(ROOT / "docs" / "index.md")
-    }
 
 
 @pytest.mark.slow

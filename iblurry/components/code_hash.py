@@ -14,7 +14,7 @@ import site
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +53,8 @@ def is_own(thing: Any) -> bool:
 def origin(thing: Any) -> Origin:
     """Where a class or function was written."""
     module = str(getattr(thing, "__module__", None) or "__main__")
-    files = [code.co_filename for code in map(_code, _functions(thing)) if code is not None]
-    file = files[0] if files else getattr(sys.modules.get(module), "__file__", None)
+    files = (function.__code__.co_filename for function in _functions(thing))
+    file = next(files, None) or getattr(sys.modules.get(module), "__file__", None)
     if file is not None and not Path(file).exists():
         file = None  # <stdin>, a notebook's cell
     if module in SCRIPTS and file is not None:
@@ -93,7 +93,7 @@ def code_hash(thing: Any) -> str:
     """
     found: dict[str, str] = {}
     _collect(thing, found)
-    return content_hash(*(text for pair in sorted(found.items()) for text in pair))
+    return _hash_of(found)
 
 
 def object_hash(thing: Any) -> str:
@@ -106,6 +106,10 @@ def object_hash(thing: Any) -> str:
     """
     found: dict[str, str] = {}
     _collect_object("", thing, found, {})
+    return _hash_of(found)
+
+
+def _hash_of(found: dict[str, str]) -> str:
     return content_hash(*(text for pair in sorted(found.items()) for text in pair))
 
 
@@ -189,7 +193,7 @@ def _array_text(value: Any) -> str:
     return content_hash(repr(getattr(array, "shape", "")), array.tobytes())
 
 
-def _functions(thing: Any) -> Iterator[Callable[..., Any]]:
+def _functions(thing: Any) -> Iterator[types.FunctionType]:
     """The functions that a class holds in its own body, or the function itself."""
     values = [thing] if not isinstance(thing, type) else [v for v in vars(thing).values() if not isinstance(v, type)]
     for value in values:
@@ -202,39 +206,34 @@ def _functions(thing: Any) -> Iterator[Callable[..., Any]]:
             yield function
 
 
-def _references(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+def _references(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     """What the names of a function stand for outside of it: globals, attributes of modules, enclosing variables."""
-    code = _code(function)
-    if code is None:
-        return
-    names, scope = sorted(_names(code)), getattr(function, "__globals__", {})
+    code, scope = function.__code__, function.__globals__
+    names = sorted(_names(code))
     for name in names:
         value = scope.get(name)
         if isinstance(value, types.ModuleType) and is_users(value):
             yield from ((f"{name}.{inner}", getattr(value, inner)) for inner in names if hasattr(value, inner))
         elif name in scope:
             yield name, value
-    for name, cell in zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=False):
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         if name != "__class__":
             yield name, cell.cell_contents
 
 
 def _names(code: types.CodeType) -> set[str]:
-    inner = [_names(const) for const in code.co_consts if isinstance(const, types.CodeType)]
-    return set(code.co_names).union(*inner)
+    return {name for each in (code, *_nested(code)) for name in each.co_names}
 
 
 def _text(thing: Any, where: Origin) -> str:
     """The source of a class or function, and the running code of functions that are not compiled from it."""
-    piece = _pieces(where.file, Path(where.file).stat().st_mtime_ns).get(where.name) if where.file is not None else None
+    pieces = _pieces(where.file, Path(where.file).stat().st_mtime_ns) if where.file is not None else {}
     running = []
     for function in _functions(thing):
-        code = _code(function)
-        inside = _pieces(where.file, Path(where.file).stat().st_mtime_ns) if where.file is not None else {}
-        source = inside.get(function.__qualname__)
-        if code is not None and (source is None or source.code != _bare(code)):
-            running.append(f"{function.__qualname__} {_bare(code)!r}")
-    return (piece.text if piece is not None else "") + "\n".join(running)
+        name, code = function.__qualname__, _bare(function.__code__)
+        if name not in pieces or pieces[name].code != code:
+            running.append(f"{name} {code!r}")
+    return (pieces[where.name].text if where.name in pieces else "") + "\n".join(running)
 
 
 class Piece(NamedTuple):
@@ -282,11 +281,6 @@ def _bare(code: types.CodeType) -> Any:
     """What a code object computes, without file and lines: comparable between two compilations."""
     consts = tuple(_bare(const) if isinstance(const, types.CodeType) else repr(const) for const in code.co_consts)
     return code.co_code, consts, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
-
-
-def _code(function: Any) -> types.CodeType | None:
-    code = getattr(function, "__code__", None)
-    return code if isinstance(code, types.CodeType) else None
 
 
 def is_users(thing: Any) -> bool:

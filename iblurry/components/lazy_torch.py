@@ -9,6 +9,7 @@ import functools
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeGuard, TypeVar
 
 __all__ = ["F", "Tensor", "is_module", "nn", "no_grad", "torch"]
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
     from torch.nn import functional as F
 else:
 
-    class _Lazy:
-        def __init__(self, module: str) -> None:
-            self.__name__ = module
+    class _Lazy(ModuleType):
+        """A module that gets the names of the real one, and is a plain module, once the first of them is used."""
 
         def __getattr__(self, name: str) -> Any:
-            _replace()
-            return getattr(import_module(self.__name__), name)
+            vars(self).update(vars(import_module(self.__name__)))
+            self.__class__ = ModuleType
+            return getattr(self, name)
 
     class _TensorType(type):
         def __instancecheck__(cls, value: object) -> bool:
@@ -37,21 +38,7 @@ else:
     class Tensor(metaclass=_TensorType):
         """Stands for torch.Tensor in annotations and isinstance."""
 
-    torch, nn, F = map(_Lazy, ("torch", "torch.nn", "torch.nn.functional"))
-    _LAZY = (torch, nn, F, Tensor)
-
-    def _replace() -> None:
-        """Puts torch's own modules and Tensor in the place of these, in all modules: torch.compile needs them there."""
-        if not isinstance(torch, _Lazy):
-            return
-        own = [import_module(one.__name__) for one in _LAZY[:3]]
-        found = dict(zip(map(id, _LAZY), [*own, own[0].Tensor], strict=True))
-        for module in [each for name, each in [*sys.modules.items()] if name.split(".")[0] == "iblurry"]:
-            names = {name: found[id(value)] for name, value in [*vars(module).items()] if id(value) in found}
-            vars(module).update(names)
-
-    if "torch" in sys.modules:
-        _replace()
+    torch, nn, F = (sys.modules.get(name) or _Lazy(name) for name in ("torch", "torch.nn", "torch.nn.functional"))
 
 
 def is_module(value: object) -> TypeGuard[nn.Module]:
