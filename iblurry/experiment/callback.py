@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from iblurry.experiment.run_state import RunState
     from iblurry.streams.iterator import StreamItem
 
-RUN_HOOKS = (  # called where the run is, with the learner
+RUN_HOOKS = (  # called where the run is, with the learner; all others in the process that called `run` or `run_all`
     *("on_train_start", "on_sample_start", "on_new_class", "on_update", "on_sample"),
     *("on_query", "on_task_end", "on_train_end"),
 )
@@ -226,54 +226,12 @@ class Callback(Component):
 Callbacks = Callback | Sequence[Callback] | None
 
 
-class CallbackList(Callback):
-    """Several callbacks that watch as one.
-
-    Parameters
-    ----------
-    callbacks : sequence of Callback
-        Called in this order.
-    """
-
-    def __init__(self, callbacks: Sequence[Callback]) -> None:
-        self.callbacks = tuple(callbacks)
-
-    def on_run_start(self, name: str, position: int, samples: int) -> None:
-        for callback in self.callbacks:
-            callback.on_run_start(name, position, samples)
-
-    def on_stage(self, text: str) -> None:
-        for callback in self.callbacks:
-            callback.on_stage(text)
-
-    def on_progress(self, position: int, accuracy: float | None, lr: float) -> None:
-        for callback in self.callbacks:
-            callback.on_progress(position, accuracy, lr)
-
-    def on_refit_progress(self, done: int, total: int) -> None:
-        for callback in self.callbacks:
-            callback.on_refit_progress(done, total)
-
-    def on_message(self, text: str) -> None:
-        for callback in self.callbacks:
-            callback.on_message(text)
-
-    def on_run_end(self) -> None:
-        for callback in self.callbacks:
-            callback.on_run_end()
-
-    def taking_part(self) -> tuple[Callback, ...]:
-        """Returns the callbacks with methods that are called where the run is."""
-        return tuple(callback for callback in self.callbacks if callback.run_hooks())
-
-
-def as_list(given: Any) -> CallbackList:
+def as_callbacks(given: Any) -> tuple[Callback, ...]:
     """None, one callback or several; InputError for anything else."""
-    several = (
-        () if given is None else (given,) if isinstance(given, Callback) or not isinstance(given, Iterable) else given
-    )
+    is_one = isinstance(given, Callback) or not isinstance(given, Iterable)
+    several = () if given is None else (given,) if is_one else tuple(given)
     for one in several:
         if not isinstance(one, Callback):
             call = f"; write {one.__name__}()" if isinstance(one, type) else ""
             raise InputError(f"{one!r:.80} is not a callback{call}; give a Callback, or a list of callbacks.")
-    return CallbackList(tuple(several))
+    return several

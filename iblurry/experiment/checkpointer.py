@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from iblurry.errors import check_fields
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.journal import Start
-from iblurry.experiment.journal_writer import JournalWriter
-from iblurry.experiment.periodic import TIME_SHARE, Periodic
-from iblurry.experiment.run_callbacks import RunCallbacks
+from iblurry.experiment.journal import Journal, Start
+from iblurry.experiment.run_state import RunCallbacks
 from iblurry.learner.learner import Learner
 from iblurry.storage import checkpoint
 from iblurry.streams.iterator import StreamIterator
 
 Progress = tuple[int, int, int]  # samples seen, bytes of the journal, updates of the refit under way
+TIME_SHARE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,45 @@ class CheckpointPolicy:
         check_fields(self, {"seconds": "[0, inf]", "samples": "[1, inf)", "share": "(0, 1]"})
 
 
+class Periodic:
+    """An action that is due every so many seconds, or less often where it takes more than its share of the time.
+
+    Parameters
+    ----------
+    action : callable
+        What is done.
+    seconds : float
+        From the end of one to the next, at least.
+    longest : float
+        The same at most, even if that is more than its share.
+    share : float
+        Of the time that the action may take, in (0, 1]; 1: no limit.
+    """
+
+    def __init__(
+        self,
+        action: Callable[[], None],
+        seconds: float,
+        *,
+        longest: float = float("inf"),
+        share: float = TIME_SHARE,
+    ) -> None:
+        self.action, self.seconds, self.longest, self.share = action, seconds, longest, share
+        self.due_at = time.monotonic() + seconds
+
+    def run(self) -> None:
+        """Do it now."""
+        started = time.monotonic()
+        self.action()
+        now = time.monotonic()
+        pause = (now - started) * (1 / self.share - 1)
+        self.due_at = now + min(self.longest, max(self.seconds, pause))
+
+    def run_if_due(self) -> None:
+        if time.monotonic() >= self.due_at:
+            self.run()
+
+
 class Checkpointer:
     """Saves and restores a run; a checkpoint holds the learner's state and the journal's length and digest.
 
@@ -56,7 +95,7 @@ class Checkpointer:
         Moved to the position of the checkpoint on resume.
     learner : Learner
         What is saved.
-    writer : JournalWriter
+    journal : Journal
         Flushed before each checkpoint.
     policy : CheckpointPolicy
         How often to save.
@@ -70,12 +109,12 @@ class Checkpointer:
         folder: RunFolder,
         stream: StreamIterator,
         learner: Learner,
-        writer: JournalWriter,
+        journal: Journal,
         policy: CheckpointPolicy,
         callbacks: RunCallbacks | None = None,
     ) -> None:
         self.start, self.folder, self.stream, self.learner = start, folder, stream, learner
-        self.writer, self.policy, self.callbacks = writer, policy, callbacks
+        self.journal, self.policy, self.callbacks = journal, policy, callbacks
         self.last: Progress = (0, 0, 0)
         self._arguments = learner.config.to_json()  # with which Learner.load makes it again
         self._trusted: set[int] = set()  # checkpoints, by their samples
@@ -100,12 +139,12 @@ class Checkpointer:
 
         loaded = checkpoint.load_latest(self.folder.path, accept=accept)
         if loaded is None:
-            self.writer.journal.truncate(0)
-            self.writer.put(self.start)
+            self.journal.truncate(0)
+            self.journal.append(self.start)
             return
         for text in loaded.skipped:
             on_message(text)
-        self.writer.journal.truncate(loaded.state["journal"]["bytes"])
+        self.journal.truncate(loaded.state["journal"]["bytes"])
         self.stream.seek(loaded.at)
         self._trusted.add(loaded.at)
         self.last = self._progress()
@@ -123,11 +162,11 @@ class Checkpointer:
         self._periodic.run()
 
     def _save(self) -> None:
-        self.writer.flush()
+        self.journal.flush()
         self.learner.check()
         self.learner.check_weights()
         if (progress := self._progress()) != self.last:
-            self.writer.journal.sync()
+            self.journal.sync()
             digest = _journal_digest(self.folder.journal.read_bytes())
             state = {
                 "arguments": self._arguments,

@@ -1,9 +1,15 @@
-"""The evaluator: asks a learner about the test images of the classes met so far and counts right answers per class."""
+"""The evaluator: asks a learner about the test images of the classes met so far and counts right answers per class.
+
+Queries that are answered by networks of their own (GDumb) are asked through `DeferredQueries`: on a GPU these networks
+are trained many at a time, later. `device_images` keeps the training images on the device.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -12,15 +18,18 @@ from torch import Tensor
 
 from iblurry.compute import ComputeCounter
 from iblurry.data.dataset import Dataset
-from iblurry.data.images import eager_bytes
+from iblurry.data.images import PictureFiles, eager_bytes
 from iblurry.data.prefetch import Decoders, batches
 from iblurry.engine.eager import AsyncRead
 from iblurry.errors import DivergedError
 from iblurry.learner.learner import Learner
+from iblurry.learner.refits import MemorySnapshot, RefitStack
+from iblurry.parts import Refit
 from iblurry.parts.context import Context
 from iblurry.parts.memory import Encoded
 
-CHUNK = 512  # images that go to the device together
+CHUNK = 512  # test images that go to the device together
+COPIED = 4096  # training images copied together, so that the buffer on the way takes little memory
 Counts = tuple[tuple[int, ...], tuple[int, ...]]  # right answers and test images, class by class
 
 
@@ -152,9 +161,13 @@ class PendingAnswer:
         self.totals, self.at, self.lr = totals, at, lr
         self._values = AsyncRead(values)
 
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether `counts` would return at once."""
         return self._values.ready()
+
+    def is_deferred(self) -> bool:
+        """Whether what it waits for was not begun yet."""
+        return False
 
     def counts(self) -> Counts:
         """Wait for the counts; DivergedError if a logit was not finite."""
@@ -165,3 +178,112 @@ class PendingAnswer:
                 f"(schedule.initial_lr, now {self.lr:.3g}) usually helps."
             )
         return tuple(correct), self.totals
+
+
+class DeferredQueries:
+    """Asks a learner at once, or where refits can be stacked, keeps the memory as it is now and asks when enough wait.
+
+    A refit for a query changes nothing in the learner, so it may as well come later. What the answers cost is counted
+    when they are asked for.
+
+    Parameters
+    ----------
+    learner : Learner
+        Who is asked.
+    evaluator : Evaluator
+        Has the questions.
+    on_progress : callable
+        Called with the updates done and the updates in all, after each update of stacked refits.
+    """
+
+    def __init__(self, learner: Learner, evaluator: Evaluator, on_progress: Callable[[int, int], None]) -> None:
+        self.learner, self.evaluator, self.on_progress = learner, evaluator, on_progress
+        self.waiting: list[DeferredAnswer] = []
+        self._stack: RefitStack | None = None
+
+    def ask(self) -> PendingAnswer | DeferredAnswer:
+        """Query the learner about all classes that it has met."""
+        readout, context = self.learner.method.readout, self.learner.context
+        training = self.learner.refitter.training
+        if not isinstance(readout, Refit) or readout.at != "query" or not RefitStack.fits(training, context):
+            return self.evaluator.ask(self.learner)
+        if self._stack is None:
+            assert training is not None
+            self._stack = RefitStack(training, context, epochs=readout.epochs, on_progress=self.on_progress)
+        context.queries.forward["queries"] += self.evaluator.meet(self.learner.labels)
+        if context.queries.first_time("refit", (context.memory.offered,)):
+            context.queries.include(self._stack.cost)
+        if self.waiting and self.waiting[-1].snapshot.seen == context.seen:  # at the end of a task, for instance
+            return self.waiting[-1]
+        answer = DeferredAnswer(MemorySnapshot.take(context), self)
+        self.waiting.append(answer)
+        if len(self.waiting) == self._stack.models:
+            self.answer_all()
+        return answer
+
+    def answer_all(self) -> None:
+        """Trains the networks that wait, and asks them."""
+        assert self._stack is not None
+        self._stack.train([answer.snapshot for answer in self.waiting])
+        lr, meter = self.learner.method.schedule.lr, self.learner.context.network.meter
+        with meter.counting("queries", into=ComputeCounter()):  # counted before
+            for model, answer in enumerate(self.waiting):
+                classes, at = len(answer.snapshot.labels), answer.snapshot.seen
+                answer.found = self.evaluator.count(partial(self._stack.logits, model), classes, at=at, lr=lr)
+        self.waiting = []
+
+
+class DeferredAnswer:
+    """The answer to a query whose network may not have been trained yet.
+
+    Parameters
+    ----------
+    snapshot : MemorySnapshot
+        What to train it on.
+    queries : DeferredQueries
+        Who trains it.
+    """
+
+    def __init__(self, snapshot: MemorySnapshot, queries: DeferredQueries) -> None:
+        self.snapshot, self.queries = snapshot, queries
+        self.found: PendingAnswer | None = None
+
+    def is_ready(self) -> bool:
+        """Whether `counts` would return at once."""
+        return self.found is not None and self.found.is_ready()
+
+    def is_deferred(self) -> bool:
+        """Whether its network was not trained yet."""
+        return self.found is None
+
+    def counts(self) -> Counts:
+        """Wait for the counts, and train what waits if need be."""
+        if self.found is None:
+            self.queries.answer_all()
+        assert self.found is not None
+        return self.found.counts()
+
+
+_copies: WeakKeyDictionary[Dataset, dict[torch.device, Tensor]] = WeakKeyDictionary()  # freed with the data set
+
+
+def device_images(dataset: Dataset, device: torch.device) -> Tensor | None:
+    """(N, C, H, W) uint8 on the device; None where images stay on the disk or take more than `eager_bytes`."""
+    images = dataset.train.images
+    if isinstance(images, PictureFiles) or math.prod(images.shape) > eager_bytes():
+        return None
+    copies = _copies.setdefault(dataset, {})
+    if device not in copies:
+        copies[device] = _copy(dataset, device)
+    return copies[device]
+
+
+def _copy(dataset: Dataset, device: torch.device) -> Tensor:
+    images = dataset.train.images
+    copy = torch.empty(images.shape, dtype=torch.uint8, device=device)
+    for start in range(0, len(images), COPIED):
+        chunk = np.array(images[start : start + COPIED])  # torch shares only arrays that may be written to
+        copy[start : start + COPIED] = torch.from_numpy(chunk)
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()  # runs in other CUDA streams must not read before it is there
+    return copy

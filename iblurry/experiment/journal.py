@@ -8,6 +8,7 @@ import json
 import math
 import os
 import zlib
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -213,8 +214,29 @@ KINDS: dict[str, type[Record]] = {
 }
 
 
+@dataclass(frozen=True)
+class Pending:
+    """A record whose numbers are still on the device.
+
+    Parameters
+    ----------
+    wait : callable
+        Waits for the record.
+    is_ready : callable
+        Whether `wait` would return at once.
+    is_deferred : callable
+        Whether what it waits for was not begun yet.
+    """
+
+    wait: Callable[[], Record]
+    is_ready: Callable[[], bool]
+    is_deferred: Callable[[], bool] = lambda: False
+
+
 class Journal:
-    """Appends records to a file; each has been handed to the system before `append` returns.
+    """Appends records to a file in their order, so that it is the same however late the numbers of some come.
+
+    A line has been handed to the system before the method that writes it returns.
 
     Parameters
     ----------
@@ -224,6 +246,9 @@ class Journal:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        self.accuracy: float | None = None  # of the last evaluation written
+        self.kept: list[Record] | None = None  # what was written, where callbacks want to read it
+        self._waiting: deque[Pending] = deque()
         is_new = not self.path.exists()
         with full_disk_error(self.path.parent):
             # Unbuffered: a line the disk refused must not be tried again when the file is closed.
@@ -231,13 +256,35 @@ class Journal:
             if is_new:
                 sync_folder(self.path.parent)
 
-    def append(self, record: Record) -> None:
-        """Write one line."""
+    def append(self, record: Record | Pending) -> None:
+        """Take in a record, and write what is ready."""
+        if not isinstance(record, Pending):
+            there = record
+            record = Pending(lambda: there, lambda: True)
+        self._waiting.append(record)
+        self.write()
+
+    def write(self) -> None:
+        """Write what is ready, up to the first record that is not."""
+        while self._waiting and self._waiting[0].is_ready():
+            self._write_first()
+
+    def flush(self, *, deferred: bool = True) -> None:
+        """Write everything, waiting for numbers; without `deferred`, up to a record that was not begun yet."""
+        while self._waiting and (deferred or not self._waiting[0].is_deferred()):
+            self._write_first()
+
+    def _write_first(self) -> None:
+        record = self._waiting.popleft().wait()
+        if isinstance(record, Evaluation):
+            self.accuracy = record.accuracy
         with full_disk_error(self.path.parent):
             write_all(self._file.fileno(), encode(record))
+        if self.kept is not None:
+            self.kept.append(record)
 
     def sync(self) -> int:
-        """Wait until everything is on the disk; the length in bytes, for `truncate` after a resume."""
+        """Wait until what was written is on the disk; the length in bytes, for `truncate` after a resume."""
         with full_disk_error(self.path.parent):
             os.fsync(self._file.fileno())
         return os.fstat(self._file.fileno()).st_size

@@ -4,93 +4,46 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from iblurry.compute import PURPOSES, ComputeCounter
 from iblurry.data.dataset import Dataset
 from iblurry.engine.devices import make_engine
-from iblurry.engine.eager import Eager
+from iblurry.engine.eager import AsyncRead
 from iblurry.errors import DivergedError, FolderError, InputError
-from iblurry.experiment.budget import PendingHeld, spent
 from iblurry.experiment.callback import Callback
 from iblurry.experiment.checkpointer import Checkpointer, CheckpointPolicy
-from iblurry.experiment.deferred import DeferredQueries
-from iblurry.experiment.device_images import device_images
 from iblurry.experiment.environment import Hardware, describe_changes, environment
-from iblurry.experiment.evaluator import Evaluator
+from iblurry.experiment.evaluator import DeferredQueries, Evaluator, device_images
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder, describe_callbacks
-from iblurry.experiment.journal import Journal, NewClass, Query, Record, Spent, Start, Stopped, TaskEnd, read
-from iblurry.experiment.journal_writer import JournalWriter, PendingQuery
+from iblurry.experiment.journal import (
+    Held,
+    Journal,
+    NewClass,
+    Pending,
+    Query,
+    Record,
+    Spent,
+    Start,
+    Stopped,
+    TaskEnd,
+    read,
+)
 from iblurry.experiment.metrics import NO_BOUNDARIES, has_boundaries, logged, metrics, stopped
-from iblurry.experiment.run_callbacks import RunCallbacks
-from iblurry.experiment.run_state import RunState
-from iblurry.network.flops import feature_flops, flops
+from iblurry.experiment.run_state import RunCallbacks, RunState
+from iblurry.learner.cost import bytes_held
+from iblurry.network.flops import BACKWARD, feature_flops, flops
 from iblurry.streams.iterator import StreamItem, StreamIterator
 
 HELD_EVERY = 10  # queries between two records of what the memory holds
 PROGRESS_EVERY = 20  # samples between two checks of the loss and calls of on_progress; at most a second
-
-
-@contextmanager
-def open_run(
-    experiment: Experiment,
-    out: Path,
-    *,
-    load: Callable[[str], Dataset],
-    callback: Callback,
-    callbacks: Sequence[Callback] = (),
-    checkpoints: CheckpointPolicy,
-    hardware: Hardware,
-    decoders: int | None = None,
-    timeout: float | None = None,
-    pack: int = 1,
-) -> Iterator[RunLoop | None]:
-    """Lock a run's folder and give its loop; None if the run is finished.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        What to run; its folder is `out`/`experiment.name`.
-    out : Path
-        Folder of the run folders.
-    load : callable
-        Loads the data set of this name.
-    callback : Callback
-        Follows the run.
-    callbacks : sequence of Callback
-        Take part in it.
-    checkpoints : CheckpointPolicy
-        How often the run is saved.
-    hardware : Hardware
-        Device, precision and threads.
-    decoders : int, optional
-        Processes that decode pictures ahead; None: the usual number.
-    timeout : float, optional
-        Seconds to wait for another process to leave the folder; None: the usual number.
-    pack : int
-        Runs side by side in this process, for the record.
-    """
-    folder = RunFolder(out / experiment.name)
-    # Before anything is written, so that a missing device leaves no folder; a finished run needs no device.
-    chosen = make_engine(hardware.device, hardware.precision) if folder.summary() is None else None
-    with folder.locked(timeout):
-        if chosen is None or folder.summary() is not None:
-            check_finished(folder, experiment, fingerprints(load), callbacks)
-            yield None
-        else:
-            folder.claim(experiment)
-            folder.check_callbacks(callbacks)
-            dataset = load(experiment.dataset)
-            threads = hardware.threads
-            yield RunLoop(
-                experiment, folder, dataset, callback, callbacks, checkpoints, chosen, threads, decoders, pack
-            )
 
 
 def check_finished(
@@ -119,52 +72,107 @@ def fingerprints(load: Callable[[str], Dataset]) -> Callable[[str], str | None]:
 
 
 class RunLoop:
-    """One run; `steps` must be advanced with this run's `threads` set and inside its engine's CUDA stream."""
+    """One run: its folder is locked from here to `close`, which leaves it with its last checkpoint.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        What to run; its folder is `out`/`experiment.name`.
+    out : Path
+        Folder of the run folders.
+    load : callable
+        Loads the data set of this name.
+    tell : callable
+        Called with the name of a method of the callbacks that watch the run, and its arguments.
+    callbacks : sequence of Callback
+        Take part in it.
+    checkpoints : CheckpointPolicy
+        How often the run is saved.
+    hardware : Hardware
+        Device, precision and threads.
+    should_stop : callable
+        Whether the run is to be saved and left.
+    decoders : int, optional
+        Processes that decode pictures ahead; None: the usual number.
+    timeout : float, optional
+        Seconds to wait for another process to leave the folder; None: the usual number.
+    pack : int
+        Runs side by side in this process, for the record.
+    """
 
     def __init__(
         self,
         experiment: Experiment,
-        folder: RunFolder,
-        dataset: Dataset,
-        callback: Callback,
-        callbacks: Sequence[Callback],
+        out: Path,
+        *,
+        load: Callable[[str], Dataset],
+        tell: Callable[..., None],
+        callbacks: Sequence[Callback] = (),
         checkpoints: CheckpointPolicy,
-        engine: Eager,
-        threads: int | None,
-        decoders: int | None,
-        pack: int,
+        hardware: Hardware,
+        should_stop: Callable[[], bool],
+        decoders: int | None = None,
+        timeout: float | None = None,
+        pack: int = 1,
     ) -> None:
-        self.experiment, self.folder, self.dataset, self.callback = experiment, folder, dataset, callback
-        self.given, self.checkpoints, self.engine, self.pack = callbacks, checkpoints, engine, pack
-        self.stream = StreamIterator(dataset, experiment.order(dataset), workers=decoders)
-        self.old_environment = folder.environment() or {}
-        self.threads: int = self.old_environment.get("threads", threads or torch.get_num_threads())
-        self.recorded: dict[type[Record], int] = {Query: 0, Spent: 0}  # samples seen at the last one of each kind
-        self.is_finished = False
+        self.experiment, self.folder, self.tell, self.should_stop = (
+            experiment,
+            RunFolder(out / experiment.name),
+            tell,
+            should_stop,
+        )
+        self.given, self.checkpoints, self.pack = callbacks, checkpoints, pack
+        self.is_finished = self.folder.summary() is not None
+        if not self.is_finished:
+            # Before anything is written, so that a missing device leaves no folder; a finished run needs no device.
+            self.engine = make_engine(hardware.device, hardware.precision)
+        with ExitStack() as opening:
+            opening.enter_context(self.folder.locked(timeout))
+            if self.is_finished or self.folder.summary() is not None:
+                self.is_finished = True
+                check_finished(self.folder, experiment, fingerprints(load), callbacks)
+            else:
+                self.folder.claim(experiment)
+                self.folder.check_callbacks(callbacks)
+                self.dataset = load(experiment.dataset)
+                self.stream = StreamIterator(self.dataset, experiment.order(self.dataset), workers=decoders)
+                self.old_environment = self.folder.environment() or {}
+                self.threads: int = self.old_environment.get("threads", hardware.threads or torch.get_num_threads())
+                self.recorded: dict[type[Record], int] = {Query: 0, Spent: 0}  # samples seen at the last of each kind
+                self._steps = opening.enter_context(closing(self._run()))
+            self._resources = opening.pop_all()
+
+    def advance(self, samples: int) -> bool:
+        """Learn up to so many samples, with the run's own threads and CUDA stream; False when it has ended."""
+        if self.is_finished:
+            return False
+        if torch.get_num_threads() != self.threads:
+            torch.set_num_threads(self.threads)
+        with self.engine.cuda_stream():
+            return all(next(self._steps, None) is not None for _ in range(samples))
+
+    def close(self) -> None:
+        """Leave the folder; a run that has not ended keeps its last checkpoint, as if it had been killed."""
+        self._resources.close()
 
     @property
     def has_remote_tensors(self) -> bool:
         """Whether reading a tensor makes the host wait for the device, so that it is done rarely."""
         return self.engine.device.type != "cpu"
 
-    def steps(self, should_stop: Callable[[], bool]) -> Generator[int, None, None]:
-        """Yield the position after each sample; end with the stream, or saved once `should_stop()` is true.
-
-        Closed before its end, the run is as if it had been killed: it keeps its last checkpoint.
-        """
-        self.should_stop = should_stop
+    def _run(self) -> Generator[int, None, None]:
+        """Yield the position after each sample; end with the stream, or saved once `should_stop()` is true."""
         with closing(self.stream):
             self._build()
-            with Journal(self.folder.journal) as journal:
-                self.writer = JournalWriter(journal)
+            with Journal(self.folder.journal) as self.journal:
                 self._build_callbacks()
                 self.checkpointer = self._checkpointer()
-                self.checkpointer.resume(self.callback.on_message)
+                self.checkpointer.resume(functools.partial(self.tell, "on_message"))
                 self._read_recorded()
                 title = f"{self.experiment.method.name} seed {self.experiment.seed}"
-                self.callback.on_run_start(title, self.stream.position, len(self.stream))
+                self.tell("on_run_start", title, self.stream.position, len(self.stream))
                 if self.engine.compiles:
-                    self.callback.on_stage("compiling")
+                    self.tell("on_stage", "compiling")
                 self.callbacks.start()
                 try:
                     is_complete = yield from self._learn_stream()
@@ -191,7 +199,7 @@ class RunLoop:
         self.folder.write("environment.json", self.environment | {"seconds": self.earlier_seconds})
 
     def _build_callbacks(self) -> None:
-        run = RunState(self.experiment, self.dataset, self.learner, self.stream, self.writer, self._seconds)
+        run = RunState(self.experiment, self.dataset, self.learner, self.stream, self.journal, self._seconds)
         self.callbacks = RunCallbacks(self.given, run)
         asks = self.callbacks.has("on_query") or self.callbacks.has("on_task_end")  # and wants the answer at once
         self.deferred = None if asks else DeferredQueries(self.learner, self.evaluator, self._on_stack_update)
@@ -206,19 +214,19 @@ class RunLoop:
                 "started; put the old files back, or choose another --out."
             )
         if (text := describe_changes(self.old_environment, self.environment)) is not None:
-            self.callback.on_message(text)
+            self.tell("on_message", text)
 
     def _checkpointer(self) -> Checkpointer:
         ends = tuple(self.stream.order.ends)
         start = Start(self.experiment.digest, len(self.stream), ends, self.experiment.query_every)
         return Checkpointer(
-            start, self.folder, self.stream, self.learner, self.writer, self.checkpoints, self.callbacks
+            start, self.folder, self.stream, self.learner, self.journal, self.checkpoints, self.callbacks
         )
 
     def _read_recorded(self) -> None:
         records = read(self.folder.journal)
         if self.callbacks:
-            self.writer.kept = records
+            self.journal.kept = records
         for record in records:
             if isinstance(record, Query | Spent):
                 self.recorded[type(record)] = record.at
@@ -251,7 +259,7 @@ class RunLoop:
         image = sample.image if self.images is None else self.images[sample.index]
         self.learner.observe(image, sample.label)
         if len(self.learner.labels) > known:
-            self.writer.put(NewClass(self.stream.position, sample.label))
+            self.journal.append(NewClass(self.stream.position, sample.label))
             self.callbacks.call("on_new_class", sample.label)
         self.callbacks.call("on_sample", sample)
 
@@ -262,7 +270,7 @@ class RunLoop:
         if position % self.experiment.query_every == 0 and self.recorded[Query] < position and not only_at_end:
             self._query(Query, sample.task)
             if position % (HELD_EVERY * self.experiment.query_every) == 0 and not sample.last_of_task:
-                self.writer.put(PendingHeld(learner))
+                self.journal.append(self._held())
             self._call_with_answer("on_query", Query)
         if sample.last_of_task and self.recorded[Spent] < position:
             if learner.context.tasks == sample.task:
@@ -282,15 +290,37 @@ class RunLoop:
         if position < len(self.stream) and reason is not None:
             if self.recorded[Spent] < position:
                 self._put_spent()
-            self.writer.put(Stopped(position, reason))
-            self.callback.on_message(f"stopped early after {position:,} of {len(self.stream):,} samples: {reason}")
+            self.journal.append(Stopped(position, reason))
+            self.tell("on_message", f"stopped early after {position:,} of {len(self.stream):,} samples: {reason}")
 
     def _put_spent(self) -> None:
-        self.writer.put(PendingHeld(self.learner))
-        network, shape, classes = self.experiment.network, self.dataset.shape, len(self.dataset.classes)
-        per_image = flops(network, shape, classes, freeze=self.experiment.freeze)
-        self.writer.put(spent(self.learner, per_image, features=feature_flops(network, shape)))
+        self.journal.append(self._held())
+        self.journal.append(self._spent())
         self.recorded[Spent] = self.stream.position
+
+    def _held(self) -> Pending:
+        """Rows of each class in the memory, counted on the device."""
+        memory, classes = self.learner.context.memory, len(self.learner.labels)
+        counts = torch.zeros(classes + 1, dtype=torch.int64, device=memory.device)
+        counts.index_add_(0, memory.labels[:-1] + 1, torch.ones_like(memory.labels[:-1]))  # first: empty ones
+        at, rows = self.learner.context.seen, AsyncRead(counts[1:])
+        return Pending(lambda: Held(at, tuple(rows.tolist())), rows.ready)
+
+    def _spent(self) -> Spent:
+        """All that was computed so far; nothing is waited for."""
+        network, shape, context = self.experiment.network, self.dataset.shape, self.learner.context
+        # Of an image's forward pass: the head alone where a frozen body's features are stored.
+        per_image = flops(network, shape, len(self.dataset.classes), freeze=self.experiment.freeze)
+        per_feature = feature_flops(network, shape)
+        asked = context.queries.forward["features"]  # counted as the queries'
+        total = ComputeCounter()
+        total.include(context.spent)
+        total.include(context.queries)
+        forward, backward = total.forward, total.backward
+        work = {purpose: per_image * (forward[purpose] + BACKWARD * backward[purpose]) for purpose in PURPOSES}
+        work["features"] = per_feature * (forward["features"] - asked)
+        work["queries"] += per_feature * asked
+        return Spent(context.seen, total.updates, forward, backward, work, bytes_held(self.learner))
 
     def _call_with_answer(self, hook: str, kind: type[Query | TaskEnd]) -> None:
         """Wait for the answer only where a callback wants it."""
@@ -305,15 +335,18 @@ class RunLoop:
         asked = self.evaluator.ask(self.learner) if self.deferred is None else self.deferred.ask()
         position = self.stream.position
         lr = float(self.learner.method.schedule.lr)
+        updates = self.learner.context.updates
         self.recorded[kind] = position
-        self.writer.put(PendingQuery(kind, position, task, asked, lr, self.learner.context.updates))
+        self.journal.append(
+            Pending(lambda: kind(position, task, *asked.counts(), lr, updates), asked.is_ready, asked.is_deferred)
+        )
 
     def _report_progress(self, now: float, *, is_last: bool) -> None:
         self._check_loss(now)
-        self.writer.write()
+        self.journal.write()
         if is_last:
-            self.writer.flush()  # so that the callback gets the last accuracy
-        self.callback.on_progress(self.stream.position, self.writer.accuracy, self.learner.trainer.lr)
+            self.journal.flush()  # so that the callback gets the last accuracy
+        self.tell("on_progress", self.stream.position, self.journal.accuracy, self.learner.trainer.lr)
         self.reported_at = now
 
     def _on_refit_update(self, done: int, total: int) -> None:
@@ -327,7 +360,7 @@ class RunLoop:
                 raise _StoppedInRefit
         if now - self.reported_at > 0.2 or done == total:
             self._check_loss(now)
-            self.callback.on_refit_progress(done, total)
+            self.tell("on_refit_progress", done, total)
             self.reported_at = now
 
     def _on_stack_update(self, done: int, total: int) -> None:
@@ -335,13 +368,13 @@ class RunLoop:
         if self.should_stop():
             raise _StoppedInRefit
         if (now := time.monotonic()) - self.reported_at > 0.2 or done == total:
-            self.callback.on_refit_progress(done, total)
+            self.tell("on_refit_progress", done, total)
             self.reported_at = now
 
     def _check_loss(self, now: float) -> None:
         """Raise DivergedError if the loss is not finite; on a GPU, where reading it waits, once a second."""
         if not self.has_remote_tensors or now - self.checked_at > 1:
-            self.writer.flush(deferred=False)  # waits anyway, and an answer that diverged earlier is reported first
+            self.journal.flush(deferred=False)  # waits anyway, and an answer that diverged earlier is reported first
             self.learner.check()
             self.checked_at = now
 

@@ -19,7 +19,7 @@ from iblurry.engine.compile_worker import start_early
 from iblurry.engine.devices import visible_gpus
 from iblurry.engine.threads import default_threads
 from iblurry.errors import IblurryError, InputError, RunFailedError, check_type
-from iblurry.experiment.callback import Callback, Callbacks, as_list
+from iblurry.experiment.callback import Callback, Callbacks, as_callbacks
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.experiment import Experiment
@@ -29,9 +29,9 @@ from iblurry.experiment.run_loop import check_finished, fingerprints
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.job_queue import JobQueue
 from iblurry.launch.pack import Pack
+from iblurry.launch.processes import StopRequest, stop_on_signals
 from iblurry.launch.progress import ProgressDisplay
 from iblurry.launch.ray import RayWorkers
-from iblurry.launch.stop import StopRequest, stop_on_signals
 from iblurry.launch.workers import LocalWorkers
 from iblurry.methods.method import Method
 
@@ -86,7 +86,7 @@ def run(
     config = LaunchConfig(out=place, data_home=data_home, checkpoints=checkpoints, device=hardware.device)
     queue = JobQueue()
     device, threads = config.device_for(experiment), hardware.threads or default_threads(experiment.network)
-    callbacks, display = [*as_list(callback).callbacks], None if progress is False else ProgressDisplay()
+    callbacks, display = [*as_callbacks(callback)], None if progress is False else ProgressDisplay()
     if display is not None and (progress or display.is_watched):
         callbacks.append(display.callback(f"{experiment.method.name} seed {experiment.seed}"))
     queue.add(experiment, dataclasses.replace(hardware, device=device, threads=threads), callbacks)
@@ -95,7 +95,7 @@ def run(
     failure: BaseException | None = None
     with stop_on_signals() as stop, display or nullcontext():
         try:
-            Pack(config, queue.take, queue.report, stop, dataset=dataset).run()
+            Pack(config, queue, stop, dataset=dataset).run()
         except RunFailedError as error:  # in this process the error itself can be raised
             failure = error.__cause__
     if failure is not None:
@@ -138,7 +138,7 @@ def run_all(
     chosen = [_as_experiment(experiment) for experiment in experiments]
     if callbacks is None or isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable):
         callbacks = [callbacks] * len(chosen)
-    several = [as_list(one) for one in callbacks]
+    several = [as_callbacks(one) for one in callbacks]
     if len(several) != len(chosen):
         raise InputError(f"There are {len(chosen)} experiments and {len(several)} callbacks; give one for each.")
     folders = [RunFolder(config.out / experiment.name) for experiment in chosen]
@@ -149,11 +149,11 @@ def run_all(
     fingerprint = fingerprints(lambda spec: load(spec, config.data_home))
     workers = config.worker_count(chosen)  # finished ones too: threads depend on it, and last bits on threads
     queue = JobQueue(tolerant=failures is not None or config.on == "ray")
-    for experiment, folder, callback in zip(chosen, folders, several, strict=True):
+    for experiment, folder, given in zip(chosen, folders, several, strict=True):
         if folder.summary() is None:
-            queue.add(experiment, config.hardware_for(experiment, workers), callback.callbacks)
+            queue.add(experiment, config.hardware_for(experiment, workers), given)
         else:
-            check_finished(folder, experiment, fingerprint, callback.taking_part())
+            check_finished(folder, experiment, fingerprint, [one for one in given if one.run_hooks()])
     if queue.jobs:
         with stop_on_signals() as stop:
             _run_queue(queue, config, workers, stop)
@@ -180,7 +180,7 @@ def _run_queue(queue: JobQueue, config: LaunchConfig, workers: int, stop: StopRe
     if queue.tolerant or places > 1:
         LocalWorkers(queue, config, stop, places=places, gpus=gpus).run()
     else:
-        Pack(config, queue.take, queue.report, stop).run()
+        Pack(config, queue, stop).run()
 
 
 def _as_experiment(given: Any, dataset: str | Dataset = "digits") -> Experiment:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -17,19 +16,10 @@ from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
 from iblurry.data.prefetch import default_workers
 from iblurry.errors import BusyError, IblurryError, RunFailedError
-from iblurry.experiment.run_loop import open_run
+from iblurry.experiment.run_loop import RunLoop
 from iblurry.launch.config import LaunchConfig
-from iblurry.launch.messages import (
-    Job,
-    JobBusy,
-    JobFailed,
-    JobFinished,
-    JobMessage,
-    JobStopped,
-    NoJob,
-    ReportingCallback,
-)
-from iblurry.launch.stop import StopRequest
+from iblurry.launch.job_queue import CallbackCall, Job, JobEnded, JobQueue, QueueClient
+from iblurry.launch.processes import StopRequest
 from iblurry.storage.files import write_file
 
 ASK_AGAIN = 0.5  # seconds after the queue had no job
@@ -49,15 +39,12 @@ class Pack:
     ----------
     config : LaunchConfig
         Folders, checkpoints and size of the pack.
-    take : callable
-        Gives the next Job, or NoJob: JobQueue.take, or a worker's connection to it.
-    report : callable
-        Is told what happens to the jobs: JobQueue.report, or a worker's connection to it.
+    queue : JobQueue or QueueClient
+        Gives the jobs, and is told what happens to them. If it is tolerant, a run that fails or is busy is reported,
+        and the others go on; otherwise it stops the others as a signal would, so that they are saved, and its error is
+        raised.
     stop : StopRequest
         Once it is set, runs are saved and nothing more is begun.
-    tolerant : bool
-        True: a run that fails or is busy is reported, and the others go on. False: it stops the others as a signal
-        would, so that they are saved, and its error is raised.
     dataset : Dataset, optional
         Used for all jobs; None: what each experiment names is loaded.
     """
@@ -65,17 +52,14 @@ class Pack:
     def __init__(
         self,
         config: LaunchConfig,
-        take: Callable[[], Job | NoJob],
-        report: Callable[[JobMessage], None],
+        queue: JobQueue | QueueClient,
         stop: StopRequest,
         *,
-        tolerant: bool = False,
         dataset: Dataset | None = None,
     ) -> None:
-        self.config, self.take, self.report, self.stop = config, take, report, stop
-        self.tolerant, self.dataset = tolerant, dataset
+        self.config, self.queue, self.stop, self.dataset = config, queue, stop, dataset
         self.decoders = default_workers(runs=config.pack)
-        self.runs: list[_OpenRun] = []
+        self.runs: list[tuple[Job, RunLoop]] = []
         self.error: IblurryError | None = None
         self._asks_at, self._has_more, self._has_garbage = 0.0, True, False
         self._datasets: WeakValueDictionary[str, Dataset] = WeakValueDictionary()  # of open runs, and the last loaded
@@ -88,10 +72,10 @@ class Pack:
             while self.runs or (self._has_more and not self.is_stopping()):
                 if not self.runs:
                     time.sleep(PAUSE)
-                self.runs = [run for run in self.runs if self._advance(run)]
+                self.runs = [(job, run) for job, run in self.runs if self._advance(job, run)]
                 self._open_runs()
         finally:
-            for run in self.runs:  # only a second signal finds any still open: they keep their last checkpoints
+            for _, run in self.runs:  # only a second signal finds any still open: they keep their last checkpoints
                 run.close()
             torch.set_num_threads(threads)
         if self.error is not None:
@@ -114,40 +98,54 @@ class Pack:
                 gc.collect()  # learners are in reference cycles: an ended one would keep its part of the GPU's memory
                 self._has_garbage = False
             try:
-                self.runs.append(_OpenRun(job, self))
+                self.runs.append((job, self._open(job)))
             except Exception as error:
                 self._fail(job, error)
+
+    def _open(self, job: Job) -> RunLoop:
+        checkpoints = self.config.checkpoints
+        return RunLoop(
+            job.experiment,
+            self.config.out,
+            load=self.load,
+            tell=lambda hook, *given: self.queue.report(CallbackCall(job.number, hook, given)),
+            callbacks=job.callbacks,
+            checkpoints=replace(checkpoints, share=checkpoints.share / self.config.pack),
+            hardware=job.hardware,
+            should_stop=self.is_stopping,
+            decoders=self.decoders,
+            timeout=0.0 if self.queue.tolerant else None,
+            pack=self.config.pack,
+        )
 
     def _next_job(self) -> Job | None:
         if not self._has_more or time.monotonic() < self._asks_at:
             return None
-        job = self.take()
+        job = self.queue.take()
         if isinstance(job, Job):
             return job
         self._has_more, self._asks_at = not job.is_final, time.monotonic() + ASK_AGAIN
         return None
 
-    def _advance(self, run: _OpenRun) -> bool:
+    def _advance(self, job: Job, run: RunLoop) -> bool:
         """One turn of a run; whether it goes on."""
         try:
             if run.advance(TURN if self.config.pack == 1 else 1):
                 return True
         except Exception as error:
             run.close()
-            self._fail(run.job, error)
+            self._fail(job, error)
         else:
             run.close()
-            self.report((JobFinished if run.is_finished else JobStopped)(run.job.number))
+            self.queue.report(JobEnded(job.number, "finished" if run.is_finished else "stopped"))
         self._has_garbage = True
         return False
 
     def _fail(self, job: Job, error: Exception) -> None:
         known = error if isinstance(error, IblurryError) else self._unexpected(job, error)
-        if self.tolerant and isinstance(known, BusyError):
-            self.report(JobBusy(job.number))
-        else:
-            self.report(JobFailed(job.number, known))
-        if not self.tolerant:
+        is_busy = self.queue.tolerant and isinstance(known, BusyError)
+        self.queue.report(JobEnded(job.number, "busy") if is_busy else JobEnded(job.number, "failed", known))
+        if not self.queue.tolerant:
             self.error = self.error or known
 
     def _unexpected(self, job: Job, error: Exception) -> RunFailedError:
@@ -166,45 +164,3 @@ class Pack:
         )
         failed.__cause__ = error
         return failed
-
-
-class _OpenRun:
-    """One run of the pack."""
-
-    def __init__(self, job: Job, pack: Pack) -> None:
-        self.job = job
-        checkpoints = pack.config.checkpoints
-        with ExitStack() as opening:
-            self.loop = opening.enter_context(
-                open_run(
-                    job.experiment,
-                    pack.config.out,
-                    load=pack.load,
-                    callback=ReportingCallback(job.number, pack.report),
-                    callbacks=job.callbacks,
-                    checkpoints=replace(checkpoints, share=checkpoints.share / pack.config.pack),
-                    hardware=job.hardware,
-                    decoders=pack.decoders,
-                    timeout=0.0 if pack.tolerant else None,
-                    pack=pack.config.pack,
-                )
-            )
-            if self.loop is not None:
-                self.steps = opening.enter_context(closing(self.loop.steps(pack.is_stopping)))
-            self._resources = opening.pop_all()
-
-    @property
-    def is_finished(self) -> bool:
-        return self.loop is None or self.loop.is_finished
-
-    def advance(self, samples: int) -> bool:
-        """Learn up to so many samples, with the run's own threads and CUDA stream; False when it has ended."""
-        if self.loop is None:
-            return False
-        if torch.get_num_threads() != self.loop.threads:
-            torch.set_num_threads(self.loop.threads)
-        with self.loop.engine.cuda_stream():
-            return all(next(self.steps, None) is not None for _ in range(samples))
-
-    def close(self) -> None:
-        self._resources.close()

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.components import objects
-from iblurry.errors import BusyError, FolderError, IblurryError, InputError
+from iblurry.errors import BusyError, IblurryError, InputError
 from iblurry.experiment.folder import RunFolder
 from iblurry.launch.config import LaunchConfig
-from iblurry.launch.job_queue import JobQueue
-from iblurry.launch.messages import Job, JobBusy, JobEnded, JobMessage, JobRequest, NoJob, RunProgress
-from iblurry.launch.stop import StopRequest
-from iblurry.launch.workers import QueueClient, Workers, run_pack
-from iblurry.storage.files import locked, write_errors, write_file
+from iblurry.launch.job_queue import CallbackCall, Job, JobEnded, JobMessage, JobQueue, JobRequest, NoJob, QueueClient
+from iblurry.launch.pack import Pack
+from iblurry.launch.processes import StopRequest
+from iblurry.launch.workers import Workers
+from iblurry.storage.files import write_errors, write_file
 
 MISSING = "Ray is not installed here. Install it with `pip install 'iblurry[ray]'`, or leave out `--on ray`."
 TEMPORARY = "iblurry-ray-"  # prefix of folders with copies of run folders
@@ -42,9 +42,10 @@ class FilesRequest:
 
 
 @dataclass(frozen=True)
-class FilesChanged(JobMessage):
+class FilesChanged:
     """A worker's copy of a job's folder has changed."""
 
+    job: int
     changed: dict[str, bytes]
     removed: list[str]
 
@@ -226,13 +227,15 @@ class RayWorker:
         self.stop.is_set = True
 
     def _work(self, config: LaunchConfig, token: str) -> None:
-        client = QueueClient(self.messages.put, self.answers.get)
+        client = QueueClient(self.messages.put, self.answers.get, tolerant=True)
         try:
             with ExitStack() as resources:
                 if not (config.out / token).exists():
-                    config = replace(config, out=resources.enter_context(temporary_folder()))
+                    place = resources.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY))
+                    config = replace(config, out=Path(place))
                     client = CopyingClient(self.messages.put, self.answers.get, config.out)
-                run_pack(config, client, self.stop, tolerant=True)
+                with suppress(IblurryError):  # errors were reported already
+                    Pack(config, client, self.stop).run()
         except Exception as error:
             self.error = error
 
@@ -243,7 +246,7 @@ class CopyingClient(QueueClient):
     """
 
     def __init__(self, send: Any, receive: Any, out: Path) -> None:
-        super().__init__(send, receive)
+        super().__init__(send, receive, tolerant=True)
         self.out = out
         self.folders: dict[int, Path] = {}  # by job
         self.stamps: dict[int, Stamps] = {}  # of the files that the parent has, by job
@@ -254,7 +257,7 @@ class CopyingClient(QueueClient):
             return job
         files = self.ask(FilesRequest(job.number))
         if files is None:
-            self.report(JobBusy(job.number))
+            self.report(JobEnded(job.number, "busy"))
             return NoJob(is_final=False)
         self.folders[job.number] = folder = self.out / job.experiment.name
         write_files(folder, files)
@@ -263,10 +266,12 @@ class CopyingClient(QueueClient):
 
     def report(self, message: JobMessage) -> None:
         """Sends files; called in the thread that writes them, between two samples, when all of them are whole."""
-        if isinstance(message, RunProgress | JobEnded) and message.job in self.folders:
-            self._send_files(message.job, always=isinstance(message, JobEnded))
+        has_ended = isinstance(message, JobEnded)
+        is_between = isinstance(message, CallbackCall) and message.hook == "on_progress"
+        if (has_ended or is_between) and message.job in self.folders:
+            self._send_files(message.job, always=has_ended)
         super().report(message)
-        if isinstance(message, JobEnded) and message.job in self.folders:
+        if has_ended and message.job in self.folders:
             shutil.rmtree(self.folders.pop(message.job))
             del self.stamps[message.job]
 
@@ -276,26 +281,8 @@ class CopyingClient(QueueClient):
         now = _stamps(folder)
         if always or any(name.startswith("checkpoint") for name in now.keys() - before.keys()):
             changed = {name: (folder / name).read_bytes() for name, stamp in now.items() if before.get(name) != stamp}
-            super().report(FilesChanged(job, changed, [name for name in before if name not in now]))
+            self.send(FilesChanged(job, changed, [name for name in before if name not in now]))
             self.stamps[job] = now
-
-
-@contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """A folder that is removed at the end; those that killed processes left on this machine are removed now.
-
-    The owner of a folder holds a lock in it. It gets its final name when it is locked.
-    """
-    made = Path(tempfile.mkdtemp(prefix="iblurry-new-"))
-    for left in made.parent.glob(f"{TEMPORARY}*"):
-        with suppress(FolderError), locked(left / "lock", timeout=0.0, remedy=""):
-            shutil.rmtree(left, ignore_errors=True)
-    with locked(made / "lock", timeout=0.0, remedy=""):
-        folder = made.rename(made.with_name(made.name.replace("iblurry-new-", TEMPORARY)))
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_files(folder: Path, files: dict[str, bytes], removed: list[str] | None = None) -> None:

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -17,11 +17,9 @@ from iblurry.components import objects
 from iblurry.data.prefetch import default_workers
 from iblurry.errors import IblurryError
 from iblurry.launch.config import LaunchConfig
-from iblurry.launch.job_queue import JobQueue
-from iblurry.launch.messages import Job, JobMessage, JobRequest, NoJob
+from iblurry.launch.job_queue import JobQueue, JobRequest, QueueClient
 from iblurry.launch.pack import Pack
-from iblurry.launch.processes import end_with_parent
-from iblurry.launch.stop import StopRequest, stop_on_signals
+from iblurry.launch.processes import StopRequest, end_with_parent, stop_on_signals
 
 GPUS = "CUDA_VISIBLE_DEVICES"
 
@@ -146,48 +144,12 @@ class LocalWorkers(Workers):
         self.queue.lose(pipe, killed or (f"ended with code {code}" if code else ""))
 
 
-class QueueClient:
-    """A worker's connection to the parent's job queue; without the parent, the worker ends.
-
-    Parameters
-    ----------
-    send, receive : callable
-        Send a message to the parent; wait for its answer. They raise ConnectionError or EOFError if it is gone.
-    """
-
-    def __init__(self, send: Callable[[Any], None], receive: Callable[[], Any]) -> None:
-        self.send, self.receive = send, receive
-
-    def ask(self, request: Any) -> Any:
-        try:
-            self.send(request)
-            return self.receive()
-        except (EOFError, ConnectionError) as error:
-            raise SystemExit(1) from error
-
-    def take(self) -> Job | NoJob:
-        job: Job | NoJob = self.ask(JobRequest())
-        return job
-
-    def report(self, message: JobMessage) -> None:
-        try:
-            self.send(message)
-        except ConnectionError as error:
-            raise SystemExit(1) from error
-
-
-def run_pack(config: LaunchConfig, client: QueueClient, stop: StopRequest, *, tolerant: bool) -> None:
-    """The pack of a worker; errors were reported already."""
-    with suppress(IblurryError):
-        Pack(config, client.take, client.report, stop, tolerant=tolerant).run()
-
-
 def _work(pipe: Connection, config: LaunchConfig, tolerant: bool, brought: dict[str, Any]) -> None:
     """The life of a worker process."""
     objects.receive(brought)
     end_with_parent()  # the checkpoints make it safe
-    with stop_on_signals(repeatedly=True) as stop:
-        run_pack(config, QueueClient(pipe.send, pipe.recv), stop, tolerant=tolerant)
+    with stop_on_signals(repeatedly=True) as stop, suppress(IblurryError):  # errors were reported already
+        Pack(config, QueueClient(pipe.send, pipe.recv, tolerant=tolerant), stop).run()
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from iblurry.errors import DiskFullError, FolderError, IblurryError
-from iblurry.experiment.periodic import Periodic
+from iblurry.experiment.checkpointer import Periodic
 from iblurry.launch.processes import end_with_parent
 from iblurry.live.log import LogEntry, LogReader, moved
 from iblurry.live.messages import (

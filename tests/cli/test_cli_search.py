@@ -37,7 +37,7 @@ class InThisProcess:
     """Stands in for worker processes, which take seconds to start."""
 
     def __init__(self, queue, config, stop, **_):
-        self.pack = Pack(config, queue.take, queue.report, stop, tolerant=True)
+        self.pack = Pack(config, queue, stop)
 
     def run(self):
         self.pack.run()

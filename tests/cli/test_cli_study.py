@@ -29,7 +29,7 @@ def few(monkeypatch):
 
 
 def run_here(queue, config, workers, stop):
-    Pack(config, queue.take, queue.report, stop).run()
+    Pack(config, queue, stop).run()
 
 
 def test_list(call):

@@ -12,9 +12,9 @@ import torch
 
 from iblurry.data.images import PictureFiles
 from iblurry.data.load import load
-from iblurry.experiment import device_images as module
+from iblurry.experiment import evaluator as module
 from iblurry.experiment import run_loop
-from iblurry.experiment.device_images import device_images
+from iblurry.experiment.evaluator import device_images
 from iblurry.launch.launch import run
 from tests.experiment.small import DATA, kept, small
 
@@ -28,7 +28,7 @@ def data():
 
 @pytest.mark.parametrize("chunk", [7, 80, 4096])
 def test_the_same_pixels_in_a_copy(chunk, data, monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", chunk)
+    monkeypatch.setattr(module, "COPIED", chunk)
     images = device_images(data, CPU)
     assert images.dtype == torch.uint8
     assert np.array_equal(images.numpy(), data.train.images)

@@ -13,8 +13,7 @@ from iblurry.errors import DivergedError
 from iblurry.experiment import run_loop
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.evaluator import Evaluator, PendingAnswer
-from iblurry.experiment.journal import Journal, NewClass, Query, TaskEnd, read
-from iblurry.experiment.journal_writer import JournalWriter, PendingQuery
+from iblurry.experiment.journal import Journal, NewClass, Pending, Query, TaskEnd, read
 from iblurry.launch.launch import run
 from iblurry.learner.learner import Learner
 from iblurry.storage import checkpoint
@@ -30,13 +29,13 @@ class Late(PendingAnswer):
         super().__init__(values, totals, at=at, lr=lr)
         self.patience = patience
 
-    def ready(self):
+    def is_ready(self):
         self.patience -= 1
         return self.patience < 0
 
 
 def asked(kind, at, answer):
-    return PendingQuery(kind, at, 0, answer, 0.1, at)
+    return Pending(lambda: kind(at, 0, *answer.counts(), 0.1, at), answer.is_ready)
 
 
 def late(right, patience, finite=True):
@@ -44,45 +43,45 @@ def late(right, patience, finite=True):
 
 
 @pytest.fixture
-def writer(tmp_path):
+def journal(tmp_path):
     with Journal(tmp_path / "journal.jsonl") as journal:
-        yield JournalWriter(journal)
+        yield journal
 
 
-def lines(writer):
-    return [(line["kind"], line["at"]) for line in map(json.loads, writer.journal.path.read_bytes().splitlines())]
+def lines(journal):
+    return [(line["kind"], line["at"]) for line in map(json.loads, journal.path.read_bytes().splitlines())]
 
 
-def test_nothing_overtakes_an_answer(writer):
-    writer.put(NewClass(1, "ant"))
-    writer.put(asked(Query, 7, late(3, patience=3)))
-    writer.put(NewClass(8, "bee"))
-    writer.put(asked(TaskEnd, 8, late(4, patience=0)))
-    assert lines(writer) == [("class", 1)]
-    assert writer.accuracy is None
-    writer.write()  # the fourth time it is asked for
-    assert lines(writer) == [("class", 1), ("query", 7), ("class", 8), ("task", 8)]
-    assert writer.accuracy == 0.4
+def test_nothing_overtakes_an_answer(journal):
+    journal.append(NewClass(1, "ant"))
+    journal.append(asked(Query, 7, late(3, patience=3)))
+    journal.append(NewClass(8, "bee"))
+    journal.append(asked(TaskEnd, 8, late(4, patience=0)))
+    assert lines(journal) == [("class", 1)]
+    assert journal.accuracy is None
+    journal.write()  # the fourth time it is asked for
+    assert lines(journal) == [("class", 1), ("query", 7), ("class", 8), ("task", 8)]
+    assert journal.accuracy == 0.4
 
 
-def test_who_flushes_waits_for_all(writer):
-    writer.put(asked(Query, 7, late(3, patience=NEVER)))
-    writer.put(asked(Query, 14, late(5, patience=NEVER)))
-    writer.put(NewClass(15, "bee"))
-    writer.write()
-    assert lines(writer) == []
-    writer.flush()
-    assert lines(writer) == [("query", 7), ("query", 14), ("class", 15)]
-    assert writer.accuracy == 0.5
+def test_who_flushes_waits_for_all(journal):
+    journal.append(asked(Query, 7, late(3, patience=NEVER)))
+    journal.append(asked(Query, 14, late(5, patience=NEVER)))
+    journal.append(NewClass(15, "bee"))
+    journal.write()
+    assert lines(journal) == []
+    journal.flush()
+    assert lines(journal) == [("query", 7), ("query", 14), ("class", 15)]
+    assert journal.accuracy == 0.5
 
 
-def test_a_broken_answer_is_raised_in_its_turn(writer):
-    writer.put(asked(Query, 6, late(3, patience=NEVER)))
-    writer.put(asked(Query, 7, late(0, patience=NEVER, finite=False)))
-    writer.put(NewClass(8, "bee"))
+def test_a_broken_answer_is_raised_in_its_turn(journal):
+    journal.append(asked(Query, 6, late(3, patience=NEVER)))
+    journal.append(asked(Query, 7, late(0, patience=NEVER, finite=False)))
+    journal.append(NewClass(8, "bee"))
     with pytest.raises(DivergedError, match=r"sample 7.* 0\.1"):
-        writer.flush()
-    assert lines(writer) == [("query", 6)]
+        journal.flush()
+    assert lines(journal) == [("query", 6)]
 
 
 class Slow:

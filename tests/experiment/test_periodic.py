@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from iblurry.experiment import periodic
-from iblurry.experiment.periodic import Periodic
+from iblurry.experiment import checkpointer
+from iblurry.experiment.checkpointer import Periodic
 
 
 class Clock:
@@ -19,7 +19,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr(periodic, "time", made)
+    monkeypatch.setattr(checkpointer, "time", made)
     return made
 
 

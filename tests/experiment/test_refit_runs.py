@@ -47,7 +47,7 @@ def crash():
 @pytest.fixture(autouse=True)
 def _looks_at_every_update(monkeypatch):
     """A clock that leaps: every look is due."""
-    from iblurry.experiment import periodic, run_loop
+    from iblurry.experiment import checkpointer, run_loop
 
     class Leaping:
         now = 0.0
@@ -57,7 +57,7 @@ def _looks_at_every_update(monkeypatch):
             cls.now += 1.5
             return cls.now
 
-    for module in (run_loop, periodic):
+    for module in (run_loop, checkpointer):
         monkeypatch.setattr(module, "time", Leaping)
 
 

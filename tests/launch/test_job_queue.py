@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import time
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,23 +13,9 @@ from iblurry.errors import BusyError, DivergedError, RunFailedError, StoppedErro
 from iblurry.experiment.environment import Hardware
 from iblurry.launch import job_queue
 from iblurry.launch.config import LaunchConfig
-from iblurry.launch.job_queue import TRIES, JobQueue
-from iblurry.launch.messages import (
-    Job,
-    JobBusy,
-    JobFailed,
-    JobFinished,
-    JobStopped,
-    NoJob,
-    RefitProgress,
-    ReportingCallback,
-    RunProgress,
-    RunRemark,
-    RunStage,
-    RunStarted,
-)
+from iblurry.launch.job_queue import TRIES, CallbackCall, Job, JobEnded, JobQueue, NoJob
 from iblurry.launch.pack import FAILURE, Pack
-from iblurry.launch.stop import StopRequest
+from iblurry.launch.processes import StopRequest
 from tests.experiment.small import Recorder, small
 
 SOME = [small("er"), small("clib"), small("er", seed=2)]
@@ -45,11 +33,11 @@ def test_a_busy_run_is_tried_again(monkeypatch):
     queue = queue_of(1, tolerant=True)
     assert queue.take("a") == Job(0, SOME[0], Hardware())
     assert queue.take("b") == NoJob(is_final=False)  # its worker may be lost
-    queue.report(JobBusy(0), "a")
+    queue.report(JobEnded(0, "busy"), "a")
     assert queue.take("a") == NoJob(is_final=False)
     time.sleep(0.06)
     assert queue.take("b").number == 0
-    queue.report(JobFinished(0), "b")
+    queue.report(JobEnded(0, "finished"), "b")
     assert queue.take("a") == NoJob(is_final=True)
     assert queue.is_over
 
@@ -57,8 +45,8 @@ def test_a_busy_run_is_tried_again(monkeypatch):
 def test_the_first_failure_ends_a_queue_that_is_not_tolerant():
     queue = queue_of(2)
     assert [queue.take("a").number, queue.take("b").number, queue.take("b")] == [0, 1, NoJob(is_final=True)]
-    queue.report(JobFailed(0, DivergedError("first")), "a")
-    queue.report(JobFailed(1, DivergedError("second")), "b")
+    queue.report(JobEnded(0, "failed", DivergedError("first")), "a")
+    queue.report(JobEnded(1, "failed", DivergedError("second")), "b")
     assert str(queue.error) == "first"
     assert not queue.failures
 
@@ -66,10 +54,10 @@ def test_the_first_failure_ends_a_queue_that_is_not_tolerant():
 def test_a_stopped_run_is_handed_out_again_unless_the_queue_is_closed():
     queue = queue_of(2, tolerant=True)
     queue.take("a"), queue.take("b")
-    queue.report(JobStopped(0), "a")
+    queue.report(JobEnded(0, "stopped"), "a")
     assert queue.take("c").number == 0
     queue.close()
-    queue.report(JobStopped(1), "b")
+    queue.report(JobEnded(1, "stopped"), "b")
     assert queue.take("c") == NoJob(is_final=True)
 
 
@@ -83,48 +71,32 @@ def test_workers_lost_before_they_had_a_job():
 
 
 def test_a_callback_hears_what_is_reported():
-    queue, messages = queue_of(1), []
-    callback = ReportingCallback(0, lambda message: messages.append(pickle.loads(pickle.dumps(message))))
-    callback.on_run_start("er", 3, 80)
-    callback.on_stage("compiling")
-    callback.on_progress(20, None, 0.1)
-    callback.on_refit_progress(1, 2)
-    callback.on_message("text")
-    assert messages == [
-        RunStarted(0, "er", 3, 80), RunStage(0, "compiling"), RunProgress(0, 20, None, 0.1), RefitProgress(0, 1, 2),
-        RunRemark(0, "text"),
-    ]  # fmt: skip
-    for message in messages:
-        queue.report(message)
-    ((recorder,),) = (several.callbacks for several in queue.callbacks)
-    assert (recorder.starts, recorder.position, recorder.refits, recorder.messages) == ([3], 20, (1, 2), ["text"])
-    assert recorder.stages == ["compiling"]
+    queue = queue_of(1)
+    for hook, *given in (("on_run_start", "er", 3, 80), ("on_progress", 20, None, 0.1), ("on_message", "text")):
+        queue.report(pickle.loads(pickle.dumps(CallbackCall(0, hook, tuple(given)))))
+    ((recorder,),) = queue.callbacks
+    assert (recorder.starts, recorder.position, recorder.messages) == ([3], 20, ["text"])
 
 
 @pytest.mark.parametrize("tolerant", [True, False])
 def test_what_a_pack_reports_of_failures(tolerant, tmp_path, monkeypatch):
     errors = [BusyError("in use"), DivergedError("nan"), KeyError("unexpected")]
 
-    def fail(self, job, pack):
+    def fail(self, job):
         raise errors[job.number]
 
-    monkeypatch.setattr("iblurry.launch.pack._OpenRun.__init__", fail)
-    jobs, reports = [Job(n, one, Hardware()) for n, one in enumerate(SOME)], []
+    monkeypatch.setattr(Pack, "_open", fail)
     (tmp_path / SOME[2].name).mkdir()
+    jobs, reports = [*queue_of(3).jobs], []
 
     def take():
         return jobs.pop(0) if jobs else NoJob(is_final=True)
 
+    queue = SimpleNamespace(tolerant=tolerant, take=take, report=reports.append)
     for _ in range(3):
-        pack = Pack(LaunchConfig(out=tmp_path), take, reports.append, StopRequest(), tolerant=tolerant)
-        if tolerant:
-            pack.run()
-        else:
-            with pytest.raises((BusyError, DivergedError, RunFailedError)):
-                pack.run()
-    told = [
-        (type(report), report.job, *([type(report.error)] if hasattr(report, "error") else [])) for report in reports
-    ]
-    first = (JobBusy, 0) if tolerant else (JobFailed, 0, BusyError)
-    assert told == [first, (JobFailed, 1, DivergedError), (JobFailed, 2, RunFailedError)]
+        with nullcontext() if tolerant else pytest.raises((BusyError, DivergedError, RunFailedError)):
+            Pack(LaunchConfig(out=tmp_path), queue, StopRequest()).run()
+    told = [(report.job, report.how, type(report.error)) for report in reports]
+    first = (0, "busy", type(None)) if tolerant else (0, "failed", BusyError)
+    assert told == [first, (1, "failed", DivergedError), (2, "failed", RunFailedError)]
     assert "KeyError: 'unexpected'" in (tmp_path / SOME[2].name / FAILURE).read_text()

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import signal
 import weakref
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ from iblurry.experiment.environment import Hardware
 from iblurry.experiment.evaluator import Evaluator
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Query
-from iblurry.experiment.run_loop import open_run
+from iblurry.experiment.run_loop import RunLoop
 from iblurry.launch import pack
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run, run_all
@@ -177,14 +177,17 @@ def test_a_second_signal_or_crash_leaves_nothing_held(end, alone, tmp_path, monk
 
 
 def test_steps_that_are_not_resumed_end_as_if_they_had_been_killed(alone, tmp_path):
-    options = {
-        "load": load,
-        "callback": Recorder(),
-        "checkpoints": CheckpointPolicy(samples=5),
-        "hardware": Hardware(device="cpu", threads=1),
-    }
-    with open_run(MIXED[0], tmp_path, **options) as begun, closing(begun.steps(lambda: False)) as steps:
-        assert [next(steps) for _ in range(17)] == list(range(1, 18))
+    begun = RunLoop(
+        MIXED[0],
+        tmp_path,
+        load=load,
+        tell=lambda *_: None,
+        checkpoints=CheckpointPolicy(samples=5),
+        hardware=Hardware(device="cpu", threads=1),
+        should_stop=lambda: False,
+    )
+    assert begun.advance(17)
+    begun.close()
     assert [path.stem[-2:] for path in checkpoints(tmp_path / MIXED[0].name)] == ["10", "15"]
     assert kept(run(MIXED[0], tmp_path).folder) == alone[0]
 

@@ -15,11 +15,10 @@ from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
 from iblurry.experiment.folder import RunFolder
 from iblurry.launch.config import LaunchConfig
-from iblurry.launch.job_queue import JobQueue
+from iblurry.launch.job_queue import Job, JobQueue
 from iblurry.launch.launch import run_all
-from iblurry.launch.messages import Job
+from iblurry.launch.processes import StopRequest
 from iblurry.launch.ray import TEMPORARY, RayWorkers
-from iblurry.launch.stop import StopRequest
 from tests.experiment.small import Recorder, kept, small
 from tests.launch.test_sweep import EXPLODING, SOME
 

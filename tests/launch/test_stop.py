@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from iblurry.launch.stop import stop_on_signals
+from iblurry.launch.processes import stop_on_signals
 
 
 def send(number):
@@ -75,7 +75,7 @@ def test_another_thread_hears_nothing_and_takes_nothing():
 
 def test_the_second_sigterm_ends_the_process():
     code = (
-        "import os, signal; from iblurry.launch.stop import stop_on_signals\n"
+        "import os, signal; from iblurry.launch.processes import stop_on_signals\n"
         "with stop_on_signals() as stop:\n"
         "    os.kill(os.getpid(), signal.SIGTERM); print(stop.is_set, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGTERM); print('still here')\n"

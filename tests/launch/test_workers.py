@@ -215,7 +215,7 @@ def test_threads_do_not_depend_on_what_is_left_to_do(tmp_path, monkeypatch):
     assert LaunchConfig(out=tmp_path, threads=5, jobs=2).hardware_for(heavy[0], 2).threads == 5
     assert LaunchConfig(out=tmp_path, jobs=20).worker_count(SOME) == 3
     given = []
-    monkeypatch.setattr(pack.Pack, "run", lambda self: given.append(self.take().hardware.threads))
+    monkeypatch.setattr(pack.Pack, "run", lambda self: given.append(self.queue.take().hardware.threads))
     finished = tmp_path / heavy[0].name
     finished.mkdir()
     (finished / "summary.json").write_text("{}")
@@ -228,7 +228,7 @@ def test_threads_do_not_depend_on_what_is_left_to_do(tmp_path, monkeypatch):
 def test_a_gpu_is_used_where_there_is_one_and_pays(tmp_path, monkeypatch):
     monkeypatch.setattr("iblurry.engine.devices.torch.cuda.is_available", lambda: True)
     given = []
-    monkeypatch.setattr(pack.Pack, "run", lambda self: given.append(self.take().hardware.device))
+    monkeypatch.setattr(pack.Pack, "run", lambda self: given.append(self.queue.take().hardware.device))
     monkeypatch.setattr(launch, "read_result", lambda *_: None)
     for network in ("resnet18", "mlp"):
         run(dataclasses.replace(SOME[0], network=network), tmp_path)
