@@ -28,8 +28,8 @@ if TYPE_CHECKING:  # an alias or a star says to checkers that a name is public
     from iblurry.experiment.checkpointer import CheckpointPolicy as CheckpointPolicy
     from iblurry.experiment.environment import Hardware as Hardware
     from iblurry.experiment.experiment import Experiment as Experiment
-    from iblurry.experiment.replay import replay as replay
     from iblurry.experiment.result import Result as Result
+    from iblurry.experiment.result import replay as replay
     from iblurry.experiment.run_state import RunState as RunState
     from iblurry.launch.config import LaunchConfig as LaunchConfig
     from iblurry.launch.launch import run as run
@@ -67,8 +67,7 @@ _HOMES = {  # opened at the first use of a name: importing torch takes seconds, 
     "iblurry.experiment.checkpointer": "CheckpointPolicy",
     "iblurry.experiment.environment": "Hardware",
     "iblurry.experiment.experiment": "Experiment",
-    "iblurry.experiment.replay": "replay",
-    "iblurry.experiment.result": "Result",
+    "iblurry.experiment.result": "replay Result",
     "iblurry.experiment.run_state": "RunState",
     "iblurry.learner.config": "LearnerConfig",
     "iblurry.learner.exported": "ExportedModel load_exported",

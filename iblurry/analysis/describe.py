@@ -18,7 +18,7 @@ from iblurry.components.component import hyperparameters
 from iblurry.components.edit import edit
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.fields import Value, flatten_fields
+from iblurry.experiment.folder import Value, flatten_fields
 from iblurry.experiment.settings import is_known, setting
 from iblurry.methods import METHODS
 from iblurry.streams.stream import DRAWN, Stream

@@ -22,7 +22,7 @@ from iblurry.cli.options import (
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
-    from iblurry.experiment.callbacks.logger import Logger
+    from iblurry.experiment.callbacks import Logger
     from iblurry.experiment.result import Result
 
 WIDE = 70  # letters of the figures' names that have room on a line
@@ -166,7 +166,7 @@ def _log(folders: Sequence[Path], to: str, out: Path | None, project: str | None
             raise InputError(f"{twin} and {folder} have the same name and would be written into one; name one of them.")
 
     from iblurry.experiment import callbacks
-    from iblurry.experiment.replay import replay
+    from iblurry.experiment.result import replay
 
     kinds: dict[str, type[Logger]] = {
         "tensorboard": callbacks.TensorBoard,

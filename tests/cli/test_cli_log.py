@@ -92,7 +92,7 @@ def test_refusals(runs, refused, words, named):
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])
 def test_an_extra_that_is_not_installed(runs, refused, name, monkeypatch):
-    monkeypatch.setattr("iblurry.experiment.callbacks.logger.find_spec", lambda _: None)
+    monkeypatch.setattr("iblurry.experiment.callbacks.find_spec", lambda _: None)
     assert f"iblurry[{name}]" in refused("show", "--to", name)
 
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from iblurry.errors import UnknownNameError
-from iblurry.experiment.class_metrics import (
+from iblurry.experiment.folder import RunFolder
+from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd
+from iblurry.experiment.metrics import (
     CLASS_CURVES,
     CLASS_METRICS,
     aaa,
@@ -20,8 +22,6 @@ from iblurry.experiment.class_metrics import (
     worst_cases,
     worst_class,
 )
-from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd
 from iblurry.experiment.result import read_result
 
 MET = {"cat": 1, "dog": 3, "emu": 41, "gnu": 80}  # gnu has no test images

@@ -8,7 +8,7 @@ import pytest
 from iblurry import CheckpointPolicy, KnowledgeRatios, load, run
 from iblurry.errors import InputError
 from iblurry.experiment.journal import Answers, Query, decode, encode
-from iblurry.experiment.knowledge import kgr, klr
+from iblurry.experiment.metrics import kgr, klr
 from iblurry.parts import Constant
 from tests.experiment.small import DATA, At, CrashError, crash, kept, small
 

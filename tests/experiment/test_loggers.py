@@ -13,9 +13,9 @@ import pytest
 from iblurry import MLflow, TensorBoard, WandB, replay
 from iblurry.components.edit import edit
 from iblurry.errors import InputError
-from iblurry.experiment.callbacks.logger import safe_name
+from iblurry.experiment.callbacks import safe_name
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.fields import flatten_experiment
+from iblurry.experiment.folder import flatten_experiment
 from iblurry.experiment.journal import Query, encode
 from iblurry.methods import METHODS
 from tests.experiment.told import ENVIRONMENT, LINES, PARAMETERS, begin, finish, write
@@ -63,9 +63,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name, module", [*zip(LOGGERS, LOGGERS, strict=True), ("mlflow", "sqlalchemy")])
 @pytest.mark.parametrize("there", [None, SimpleNamespace(origin=None)], ids=["missing", "a folder of its name"])
 def test_a_library_that_is_not_installed(name, module, there, monkeypatch, folder):
-    monkeypatch.setattr(
-        "iblurry.experiment.callbacks.logger.find_spec", lambda asked: there if asked == module else SPEC
-    )
+    monkeypatch.setattr("iblurry.experiment.callbacks.find_spec", lambda asked: there if asked == module else SPEC)
     with pytest.raises(InputError, match=rf"{module}.*iblurry\[{name}\]"):
         replay(folder, LOGGERS[name]())
 
@@ -79,7 +77,7 @@ def test_extras_are_declared():
 @pytest.fixture
 def installed(monkeypatch):
     """Every library seems to be installed."""
-    monkeypatch.setattr("iblurry.experiment.callbacks.logger.find_spec", lambda _: SPEC)
+    monkeypatch.setattr("iblurry.experiment.callbacks.find_spec", lambda _: SPEC)
 
 
 def module(monkeypatch, name, **members):

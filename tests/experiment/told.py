@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import ClassVar
 
-from iblurry.experiment.callbacks.logger import Logger, run_name
+from iblurry.experiment.callbacks import Logger, run_name
 from iblurry.experiment.folder import FORMAT
 from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd, encode
 

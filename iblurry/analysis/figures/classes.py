@@ -23,9 +23,8 @@ from iblurry.analysis.figures.style import (
     open_figure,
 )
 from iblurry.errors import InputError
-from iblurry.experiment.class_metrics import accuracy_table
 from iblurry.experiment.journal import Evaluation, Held, NewClass, Query, Record, Start, TaskEnd
-from iblurry.experiment.metrics import class_accuracy
+from iblurry.experiment.metrics import accuracy_table, class_accuracy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
