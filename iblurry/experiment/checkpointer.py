@@ -140,7 +140,7 @@ class Checkpointer:
         loaded = checkpoint.load_latest(self.folder.path, accept=accept)
         if loaded is None:
             self.journal.truncate(0)
-            self.journal.append(self.start)
+            self.journal.put(self.start)
             return
         for text in loaded.skipped:
             on_message(text)

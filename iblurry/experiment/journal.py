@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.errors import CheckpointError, DataError, InputError
+from iblurry.errors import DataError, InputError
 from iblurry.storage.files import full_disk_error, sync_folder, write_all
 from iblurry.storage.untrusted import parse_json
 
@@ -256,7 +256,12 @@ class Journal:
             if is_new:
                 sync_folder(self.path.parent)
 
-    def append(self, record: Record | Pending) -> None:
+    def append(self, record: Record) -> None:
+        """Write one line."""
+        with full_disk_error(self.path.parent):
+            write_all(self._file.fileno(), encode(record))
+
+    def put(self, record: Record | Pending) -> None:
         """Take in a record, and write what is ready."""
         if not isinstance(record, Pending):
             there = record
@@ -278,30 +283,17 @@ class Journal:
         record = self._waiting.popleft().wait()
         if isinstance(record, Evaluation):
             self.accuracy = record.accuracy
-        with full_disk_error(self.path.parent):
-            write_all(self._file.fileno(), encode(record))
+        self.append(record)
         if self.kept is not None:
             self.kept.append(record)
 
-    def sync(self) -> int:
-        """Wait until what was written is on the disk; the length in bytes, for `truncate` after a resume."""
+    def sync(self) -> None:
+        """Wait until what was written is on the disk."""
         with full_disk_error(self.path.parent):
             os.fsync(self._file.fileno())
-        return os.fstat(self._file.fileno()).st_size
 
     def truncate(self, length: int) -> None:
-        """Cut back to a length that `sync` returned."""
-        size = os.fstat(self._file.fileno()).st_size
-        if not 0 <= length <= size:
-            raise CheckpointError(
-                f"The journal {self.path} has {size} bytes, but the checkpoint needs {length}; "
-                f"put the whole journal back, or delete {self.path.parent} to start the run again."
-            )
-        if length and os.pread(self._file.fileno(), 1, length - 1) != b"\n":
-            raise CheckpointError(
-                f"The journal {self.path} has no line end at byte {length}, so it is not the journal of this "
-                f"checkpoint; put that journal back, or delete {self.path.parent} to start the run again."
-            )
+        """Cut back to a length, where a line ends."""
         os.ftruncate(self._file.fileno(), length)
 
     def close(self) -> None:

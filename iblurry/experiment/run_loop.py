@@ -259,7 +259,7 @@ class RunLoop:
         image = sample.image if self.images is None else self.images[sample.index]
         self.learner.observe(image, sample.label)
         if len(self.learner.labels) > known:
-            self.journal.append(NewClass(self.stream.position, sample.label))
+            self.journal.put(NewClass(self.stream.position, sample.label))
             self.callbacks.call("on_new_class", sample.label)
         self.callbacks.call("on_sample", sample)
 
@@ -270,7 +270,7 @@ class RunLoop:
         if position % self.experiment.query_every == 0 and self.recorded[Query] < position and not only_at_end:
             self._query(Query, sample.task)
             if position % (HELD_EVERY * self.experiment.query_every) == 0 and not sample.last_of_task:
-                self.journal.append(self._held())
+                self.journal.put(self._held())
             self._call_with_answer("on_query", Query)
         if sample.last_of_task and self.recorded[Spent] < position:
             if learner.context.tasks == sample.task:
@@ -290,12 +290,12 @@ class RunLoop:
         if position < len(self.stream) and reason is not None:
             if self.recorded[Spent] < position:
                 self._put_spent()
-            self.journal.append(Stopped(position, reason))
+            self.journal.put(Stopped(position, reason))
             self.tell("on_message", f"stopped early after {position:,} of {len(self.stream):,} samples: {reason}")
 
     def _put_spent(self) -> None:
-        self.journal.append(self._held())
-        self.journal.append(self._spent())
+        self.journal.put(self._held())
+        self.journal.put(self._spent())
         self.recorded[Spent] = self.stream.position
 
     def _held(self) -> Pending:
@@ -337,7 +337,7 @@ class RunLoop:
         lr = float(self.learner.method.schedule.lr)
         updates = self.learner.context.updates
         self.recorded[kind] = position
-        self.journal.append(
+        self.journal.put(
             Pending(lambda: kind(position, task, *asked.counts(), lr, updates), asked.is_ready, asked.is_deferred)
         )
 

@@ -126,7 +126,7 @@ class RunState:
         if not math.isfinite(number):
             raise InputError(f"The metric {name!r} is {number} at sample {self.position}; log finite numbers only.")
         self._check_may_act("log")
-        self._journal.append(Logged(self.position, name, number))
+        self._journal.put(Logged(self.position, name, number))
 
     def log_answers(self) -> None:
         """Write the learner's answers to all test images into the journal, for metrics such as `klr`."""
@@ -140,7 +140,7 @@ class RunState:
             for pixels in batches(data.test.images, order, CHUNK, self._stream.decoders)
         ]
         answers = known[np.concatenate(rows)]
-        self._journal.append(Answers.of(self.position, answers, tuple(total.tolist()), tuple(known.tolist())))
+        self._journal.put(Answers.of(self.position, answers, tuple(total.tolist()), tuple(known.tolist())))
 
     def stop(self, reason: str) -> None:
         """End the run after this sample and the queries that are due then; it counts as finished.

@@ -53,10 +53,10 @@ def lines(journal):
 
 
 def test_nothing_overtakes_an_answer(journal):
-    journal.append(NewClass(1, "ant"))
-    journal.append(asked(Query, 7, late(3, patience=3)))
-    journal.append(NewClass(8, "bee"))
-    journal.append(asked(TaskEnd, 8, late(4, patience=0)))
+    journal.put(NewClass(1, "ant"))
+    journal.put(asked(Query, 7, late(3, patience=3)))
+    journal.put(NewClass(8, "bee"))
+    journal.put(asked(TaskEnd, 8, late(4, patience=0)))
     assert lines(journal) == [("class", 1)]
     assert journal.accuracy is None
     journal.write()  # the fourth time it is asked for
@@ -65,9 +65,9 @@ def test_nothing_overtakes_an_answer(journal):
 
 
 def test_who_flushes_waits_for_all(journal):
-    journal.append(asked(Query, 7, late(3, patience=NEVER)))
-    journal.append(asked(Query, 14, late(5, patience=NEVER)))
-    journal.append(NewClass(15, "bee"))
+    journal.put(asked(Query, 7, late(3, patience=NEVER)))
+    journal.put(asked(Query, 14, late(5, patience=NEVER)))
+    journal.put(NewClass(15, "bee"))
     journal.write()
     assert lines(journal) == []
     journal.flush()
@@ -76,9 +76,9 @@ def test_who_flushes_waits_for_all(journal):
 
 
 def test_a_broken_answer_is_raised_in_its_turn(journal):
-    journal.append(asked(Query, 6, late(3, patience=NEVER)))
-    journal.append(asked(Query, 7, late(0, patience=NEVER, finite=False)))
-    journal.append(NewClass(8, "bee"))
+    journal.put(asked(Query, 6, late(3, patience=NEVER)))
+    journal.put(asked(Query, 7, late(0, patience=NEVER, finite=False)))
+    journal.put(NewClass(8, "bee"))
     with pytest.raises(DivergedError, match=r"sample 7.* 0\.1"):
         journal.flush()
     assert lines(journal) == [("query", 6)]

@@ -17,11 +17,11 @@ import torch
 
 from iblurry.data.load import load
 from iblurry.errors import DivergedError, FolderError, InputError
-from iblurry.experiment import journal, run_loop
+from iblurry.experiment import run_loop
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware, source_commit
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.journal import Held, NewClass, Query, Spent, Start, TaskEnd, encode, read
+from iblurry.experiment.journal import Held, NewClass, Query, Spent, Start, TaskEnd, read
 from iblurry.experiment.metrics import curve
 from iblurry.experiment.result import read_result
 from iblurry.launch.launch import run
@@ -100,7 +100,8 @@ def test_the_journal_is_what_a_plain_loop_gives(name, tmp_path):
 
 def test_parts_hear_of_the_end_of_a_task_before_it_is_asked_about(tmp_path, monkeypatch):
     events = []
-    monkeypatch.setattr(journal, "encode", lambda record: (events.append(record.kind), encode(record))[1])
+    append = run_loop.Journal.append
+    monkeypatch.setattr(run_loop.Journal, "append", lambda self, r: (events.append(r.kind), append(self, r)))
     end = Learner.end_task
     monkeypatch.setattr(Learner, "end_task", lambda self: (events.append(f"end at {self.context.seen}"), end(self)))
     run(small(query_every=40), tmp_path)
