@@ -11,8 +11,8 @@ from iblurry.errors import UnknownNameError
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd
 from iblurry.experiment.metrics import (
-    CLASS_CURVES,
     CLASS_METRICS,
+    CURVES,
     aaa,
     balanced_acc,
     forgetting,
@@ -24,6 +24,7 @@ from iblurry.experiment.metrics import (
 )
 from iblurry.experiment.result import read_result
 
+CLASS_CURVES = ("balanced_acc", "forgetting", "min_acc", "wc_acc", "worst_class")
 MET = {"cat": 1, "dog": 3, "emu": 41, "gnu": 80}  # gnu has no test images
 TOTAL = (10, 20, 5, 0)
 RIGHT = np.array(  # a row per query: at samples 10, 20, ..., 100
@@ -117,7 +118,7 @@ def test_windows(window):
 
 def test_what_was_never_asked_has_none():
     for records in ([], journal()[:2], [one for one in journal() if not isinstance(one, Query)]):
-        assert all(curve(records) == [] for curve in CLASS_CURVES.values())
+        assert all(curve(records) == [] for curve in CURVES.values())
         assert all(metric(records) is None for metric in CLASS_METRICS.values())
         assert worst_cases(records) == {}
 

@@ -61,13 +61,17 @@ def test_a_stopped_run_is_handed_out_again_unless_the_queue_is_closed():
     assert queue.take("c") == NoJob(is_final=True)
 
 
-def test_workers_lost_before_they_had_a_job():
-    queue = queue_of(1, tolerant=True)
+@pytest.mark.parametrize("has_job", [True, False])
+def test_workers_that_are_lost_again_and_again(has_job):
+    """A run that loses all its workers is given up; where none lives to take a run, all are."""
+    queue = queue_of(2, tolerant=True)
     for _ in range(TRIES):
-        assert queue.error is None
+        assert not (queue.failures or queue.error)
+        assert not has_job or queue.take("a").number == 0
         queue.lose("a", "ended with code 1")
-    assert isinstance(queue.error, StoppedError)
-    assert not queue.failures
+    assert [type(error) for error in queue.failures.values()] == [StoppedError] * has_job
+    assert isinstance(queue.error, type(None) if has_job else StoppedError)
+    assert queue.take("a").number == has_job
 
 
 def test_a_callback_hears_what_is_reported():

@@ -272,13 +272,3 @@ def test_data_is_loaded_once(tmp_path, monkeypatch):
     loaded.clear()
     run_all(some, LaunchConfig(out=tmp_path, pack=3))  # finished: nothing is needed
     assert loaded == []
-
-
-def test_configs(tmp_path, monkeypatch):
-    monkeypatch.setattr("iblurry.launch.config.usable_cores", lambda: 8)
-    heavy = [dataclasses.replace(one, network="resnet18") for one in MIXED[:3]]
-    config = LaunchConfig(out=tmp_path, jobs=1, pack=3)
-    assert config.worker_count(heavy) == 1
-    assert LaunchConfig(out=tmp_path, pack=3).worker_count(heavy) == 1
-    assert LaunchConfig(out=tmp_path, jobs=5, pack=2).worker_count(heavy) == 2  # three runs fill no more
-    assert config.hardware_for(heavy[0], 1).threads == 8  # they take turns

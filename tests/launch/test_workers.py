@@ -1,41 +1,30 @@
-"""Several runs at a time: the same bytes as one after the other, whoever is killed."""
+"""Worker processes: the same bytes as one run after the other, whoever fails, is killed or is told to stop."""
 
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from iblurry.data.prefetch import usable_cores
+from iblurry import Callback
 from iblurry.errors import DivergedError, FolderError, InputError, StoppedError
 from iblurry.experiment import folder as folder_module
-from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.environment import Hardware
 from iblurry.launch import launch, pack
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run, run_all
 from iblurry.launch.workers import LocalWorkers
-from iblurry.parts import Constant
 from tests.experiment.small import At, Recorder, checkpoints, kept, small
+from tests.experiment.user_callbacks import Mine, ReadEverything, StopAt
+from tests.launch.some import EXPLODING, SAVE, SOME, Acting, is_free, wait_for
 
 ROOT = Path(__file__).parents[2]
-SOME = [small("er"), small("clib"), small("er", seed=2)]
-SAVE = CheckpointPolicy(samples=2)
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """The journals and checkpoints of the runs, one after the other."""
-    results = run_all(SOME, LaunchConfig(out=tmp_path_factory.mktemp("alone"), jobs=1))
-    return [kept(one.folder) for one in results]
 
 
 @pytest.fixture
@@ -43,19 +32,20 @@ def no_workers(monkeypatch):
     monkeypatch.setattr(LocalWorkers, "run", lambda self: pytest.fail("no worker is needed"))
 
 
-class Acting(Recorder):
-    """Acts when its run begins."""
-
-    def __init__(self, act):
-        super().__init__()
-        self.act = act
-
-    def on_run_start(self, name, position, samples):
-        super().on_run_start(name, position, samples)
-        self.act()
+def send_all(number, *more):
+    for process in [*multiprocessing.active_children(), *more]:
+        os.kill(process.pid, number)
 
 
-@pytest.mark.slow  # test_sweep has one that is not
+def swept(experiments, out, callbacks=None, **more):
+    """What a tolerant launch gives, and its failures."""
+    failures = {}
+    results = run_all(experiments, LaunchConfig(out=out, checkpoints=SAVE, **more), callbacks, failures=failures)
+    assert not multiprocessing.active_children()
+    return results, failures
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("pack", [1, 2])
 def test_two_at_a_time_write_the_same_bytes(pack, alone, tmp_path):
     callbacks = [Recorder() for _ in SOME]
@@ -67,92 +57,133 @@ def test_two_at_a_time_write_the_same_bytes(pack, alone, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_failing_run_is_raised_and_the_others_are_saved(alone, tmp_path):
-    method = dataclasses.replace(SOME[0].method, name="exploding", schedule=Constant(initial_lr=1e30))
-    bad = dataclasses.replace(SOME[0], method=method)
-    with pytest.raises(DivergedError, match="at sample"):
-        run_all([SOME[0], bad, *SOME[1:]], LaunchConfig(out=tmp_path, jobs=2, checkpoints=SAVE))
-    assert not multiprocessing.active_children()
-    begun = [tmp_path / one.name for one in SOME if (tmp_path / one.name / "journal.jsonl").exists()]
-    assert all(checkpoints(folder) for folder in begun)
-    results = run_all(SOME, LaunchConfig(out=tmp_path, jobs=1))
-    assert [kept(one.folder) for one in results] == alone
+def test_callbacks_that_take_part_do_so_in_workers(tmp_path):
+    two, watching = [small("er"), small("clib", seed=2)], [Recorder(), Recorder()]
+    given = [[ReadEverything(), watching[0]], [ReadEverything(), StopAt(), watching[1]]]
+    here = [run(one, tmp_path / "here", callback=some) for one, some in zip(two, given, strict=True)]
+    config = LaunchConfig(out=tmp_path / "there", jobs=2)
+    there = run_all(two, config, given)
+    assert [kept(one.folder) for one in there] == [kept(one.folder) for one in here]
+    assert there[1].stopped.at == 40
+    assert any("stopped early" in text for text in watching[1].messages)
+    assert [one.records for one in run_all(two, config, given)] == [one.records for one in there]
+    with pytest.raises(FolderError, match="Mine"):
+        run_all(two, config, Mine())
+
+
+def test_a_callback_that_cannot_travel_is_refused_before_the_first_run(tmp_path):
+    class Local(Callback):
+        def on_sample(self, run, sample):
+            run.log("local", 1)
+
+    assert run(small(), tmp_path / "here", callback=Local()).logged
+    with pytest.raises(InputError, match="Local"):
+        run_all(SOME, LaunchConfig(out=tmp_path / "there", jobs=2), Local())
+    assert not (tmp_path / "there").exists()
 
 
 @pytest.mark.slow
-def test_a_killed_worker_is_said_and_the_same_call_goes_on(alone, tmp_path):
-    def kill_both():
-        for worker in multiprocessing.active_children():
-            os.kill(worker.pid, signal.SIGKILL)
+@pytest.mark.parametrize("pack", [1, 3])
+def test_a_failing_run_stops_nobody_where_failures_are_gathered(pack, alone, tmp_path):
+    class Ended(Recorder):
+        times = 0
 
-    callbacks = [Acting(lambda: None), Acting(kill_both), Recorder()]
-    with pytest.raises(StoppedError, match=r"-shapes-[12]-\w+ .*SIGKILL"):
-        run_all(SOME, LaunchConfig(out=tmp_path, jobs=2, checkpoints=SAVE), callbacks)
-    results = run_all(SOME, LaunchConfig(out=tmp_path, jobs=1))
+        def on_run_end(self):
+            self.times += 1
+
+    callbacks = [Ended() for _ in range(4)]
+    results, failures = swept([EXPLODING, *SOME], tmp_path, callbacks, jobs=2, pack=pack)
+    assert [one.experiment for one in results] == [EXPLODING, *SOME]
+    assert [kept(one.folder) for one in results[1:]] == alone
+    assert results[0].summary is None
+    assert list(failures) == [EXPLODING.name]
+    assert isinstance(failures[EXPLODING.name], DivergedError)
+    assert any("failed: " in text for text in callbacks[0].messages)
+    assert [callback.times for callback in callbacks] == [0, 1, 1, 1]
+
+
+@pytest.mark.slow
+def test_otherwise_it_is_raised_and_the_others_are_saved(alone, tmp_path):
+    with pytest.raises(DivergedError):
+        run_all([SOME[0], EXPLODING, *SOME[1:]], LaunchConfig(out=tmp_path, jobs=2, checkpoints=SAVE))
+    assert not multiprocessing.active_children()
+    begun = [tmp_path / one.name for one in SOME if (tmp_path / one.name / "journal.jsonl").exists()]
+    assert all(checkpoints(folder) for folder in begun)
+    assert [kept(one.folder) for one in run_all(SOME, LaunchConfig(out=tmp_path, jobs=1))] == alone
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_killed_workers_are_replaced_where_failures_are_gathered(number, alone, tmp_path):
+    callbacks = [Recorder(), Acting(lambda: send_all(number)), Recorder()]
+    results, failures = swept(SOME, tmp_path, callbacks, jobs=2)
+    assert not failures
     assert [kept(one.folder) for one in results] == alone
+    assert number == signal.SIGTERM or any("SIGKILL" in text for text in callbacks[1].messages)
+
+
+@pytest.mark.slow
+def test_otherwise_that_is_said_and_the_same_call_goes_on(alone, tmp_path):
+    callbacks = [Recorder(), Acting(lambda: send_all(signal.SIGKILL)), Recorder()]
+    with pytest.raises(StoppedError, match="SIGKILL"):
+        run_all(SOME, LaunchConfig(out=tmp_path, jobs=2, checkpoints=SAVE), callbacks)
+    assert [kept(one.folder) for one in run_all(SOME, LaunchConfig(out=tmp_path, jobs=1))] == alone
 
 
 @pytest.mark.slow
 def test_a_signal_to_the_whole_group_saves_all(alone, tmp_path):
-    def ask_all():
-        for process in [*multiprocessing.active_children(), multiprocessing.current_process()]:
-            os.kill(process.pid, signal.SIGTERM)  # the parent will tell the workers once more
-
-    callbacks = [Recorder(), Acting(ask_all), Recorder()]
-    results = run_all(SOME, LaunchConfig(out=tmp_path, jobs=2), callbacks)
+    ask_all = Acting(lambda: send_all(signal.SIGTERM, multiprocessing.current_process()))
+    results = run_all(SOME, LaunchConfig(out=tmp_path, jobs=2), [Recorder(), ask_all, Recorder()])
     assert not multiprocessing.active_children()
-    assert [one.experiment for one in results] == SOME
     assert results[1].summary is None
     for one in results:  # what had begun is saved
         assert one.summary is not None or not one.records or checkpoints(one.folder)
     assert results[0].summary is not None or results[2].records == []  # its turn comes only once another is done
     assert checkpoints(results[1].folder)
-    again = run_all(SOME, LaunchConfig(out=tmp_path, jobs=1))
-    assert [kept(one.folder) for one in again] == alone
+    assert [kept(one.folder) for one in run_all(SOME, LaunchConfig(out=tmp_path, jobs=1))] == alone
 
 
 SCRIPT = """
 import sys
-from pathlib import Path
-from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.launch.config import LaunchConfig
-from iblurry.launch.launch import run, run_all
-from tests.experiment.small import small
+from iblurry.launch.launch import run_all
+from tests.launch.some import SAVE, SOME
 
 if __name__ == "__main__":
-    some = [small("er"), small("clib"), small("er", seed=2)]
-    run_all(some, LaunchConfig(out=Path(sys.argv[1]), jobs=2, checkpoints=CheckpointPolicy(samples=10)))
+    failures = {}
+    results = run_all(SOME, LaunchConfig(out=sys.argv[1], jobs=2, checkpoints=SAVE), failures=failures)
+    assert not failures, failures
+    assert all(one.summary is not None for one in results)
 """
 
 
-def is_free(lock):
-    with lock.open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
-
-
-def wait_for(condition, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.01)
+def begin(tmp_path):
+    """A program that launches SOME."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen([sys.executable, tmp_path / "script.py", tmp_path / "out"], env=environment)
 
 
 @pytest.mark.slow
 def test_workers_leave_when_their_parent_is_killed(alone, tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, script, tmp_path / "out"], env=environment) as parent:
+    with begin(tmp_path) as parent:
         wait_for(lambda: list(tmp_path.glob("out/*/journal.jsonl")))
         parent.kill()
     for lock in tmp_path.glob("out/*/lock"):
-        wait_for(lambda lock=lock: is_free(lock), seconds=5)
-    results = run_all(SOME, LaunchConfig(out=tmp_path / "out", jobs=1))
-    assert [kept(one.folder) for one in results] == alone
+        wait_for(lambda lock=lock: is_free(lock.parent), seconds=5)
+    assert [kept(one.folder) for one in run_all(SOME, LaunchConfig(out=tmp_path / "out", jobs=1))] == alone
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [False, True])
+def test_two_programs_share_the_runs_of_a_folder(kills, alone, tmp_path):
+    with begin(tmp_path) as one, begin(tmp_path) as other:
+        if kills:
+            wait_for(lambda: list(tmp_path.glob("out/*/journal.jsonl")))
+            one.kill()
+        assert other.wait(120) == 0
+        assert one.wait(120) == (-signal.SIGKILL if kills else 0)
+    assert [kept(tmp_path / "out" / run.name) for run in SOME] == alone
 
 
 @pytest.mark.usefixtures("no_workers")
@@ -177,32 +208,17 @@ def test_who_asks_one_to_stop_asks_the_next_one_too(tmp_path):
 
 @pytest.mark.usefixtures("no_workers")
 def test_a_finished_folder_of_someone_else(tmp_path):
-    ((done, *_), config) = run_all(SOME[:1], LaunchConfig(out=tmp_path)), LaunchConfig(out=tmp_path, jobs=2)
+    (done,) = run_all(SOME[:1], LaunchConfig(out=tmp_path))
     path = done.folder / "experiment.json"
     path.write_text(path.read_text().replace('"memory": 24', '"memory": 25'))
     with pytest.raises(FolderError, match=done.folder.name):
-        run_all(SOME, config)
+        run_all(SOME, LaunchConfig(out=tmp_path, jobs=2))
 
 
 def test_the_same_experiment_twice(tmp_path):
     with pytest.raises(InputError, match=SOME[0].name):
         run_all([SOME[0], SOME[1], small("er")], LaunchConfig(out=tmp_path))
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_data_is_loaded_once_for_runs_in_a_row(tmp_path, monkeypatch):
-    loaded, load = [], pack.load
-    monkeypatch.setattr(pack, "load", lambda spec, home: (loaded.append(spec), load(spec, home))[1])
-    run_all([small(samples=10), small(samples=10, seed=2)], LaunchConfig(out=tmp_path, jobs=1))
-    assert loaded == [small().dataset]
-
-
-def test_a_folder_in_use(tmp_path, monkeypatch):
-    monkeypatch.setattr(folder_module, "LOCK_TIMEOUT", 0.1)
-    holder = folder_module.RunFolder(tmp_path / SOME[0].name)
-    with holder.locked(), pytest.raises(FolderError, match=SOME[0].name):
-        run_all(SOME[:1], LaunchConfig(out=tmp_path))
 
 
 def test_threads_do_not_depend_on_what_is_left_to_do(tmp_path, monkeypatch):
@@ -214,6 +230,9 @@ def test_threads_do_not_depend_on_what_is_left_to_do(tmp_path, monkeypatch):
     assert config.hardware_for(SOME[0], 3).threads == 1  # a small network only loses
     assert LaunchConfig(out=tmp_path, threads=5, jobs=2).hardware_for(heavy[0], 2).threads == 5
     assert LaunchConfig(out=tmp_path, jobs=20).worker_count(SOME) == 3
+    for jobs, size, workers in ((1, 3, 1), (None, 3, 1), (5, 2, 2)):  # three runs in packs of two fill two
+        assert LaunchConfig(out=tmp_path, jobs=jobs, pack=size).worker_count(heavy) == workers
+    assert config.hardware_for(heavy[0], 1).threads == 8  # runs of a pack take turns
     given = []
     monkeypatch.setattr(pack.Pack, "run", lambda self: given.append(self.queue.take().hardware.threads))
     finished = tmp_path / heavy[0].name
@@ -240,4 +259,3 @@ def test_a_gpu_is_used_where_there_is_one_and_pays(tmp_path, monkeypatch):
 def test_bad_plans(bad, tmp_path):
     with pytest.raises(InputError, match=f"{next(iter(bad))}="):
         LaunchConfig(out=tmp_path, **bad)
-    assert usable_cores() >= 1
