@@ -56,21 +56,14 @@ def environment(stream: StreamIterator, *, threads: int, engine: Eager, pack: in
         "python": sys.version.split()[0],
         "torch": torch.__version__,
         "numpy": np.__version__,
-        **describe_place(engine, threads),
+        # What decides how long a run takes:
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "device": "cpu" if engine.device.type == "cpu" else torch.cuda.get_device_name(engine.device),
+        "precision": engine.precision,
+        "threads": threads,
         "pack": pack,
         "data": stream.dataset.fingerprint(),
         "order": hashlib.sha256(ends + order.indices.astype("<i8").tobytes()).hexdigest(),
-    }
-
-
-def describe_place(engine: Eager, threads: int) -> dict[str, Any]:
-    """Describes what of an environment decides how long a run takes."""
-    device = engine.device
-    return {
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
-        "precision": engine.precision,
-        "threads": threads,
     }
 
 

@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from iblurry.components.code_hash import DIGITS, Origin, is_own, origin
 from iblurry.components.component import Component
 from iblurry.data.dataset import Dataset
 from iblurry.data.subset import with_train, with_validation
-from iblurry.errors import InputError, UnknownNameError, whole_number
+from iblurry.errors import InputError, UnknownNameError, check_fields, check_type
 from iblurry.experiment.settings import fit_setting
 from iblurry.methods import method as method_named
 from iblurry.methods.method import Method
@@ -35,12 +34,14 @@ if TYPE_CHECKING:
     from iblurry.learner.config import LearnerConfig
     from iblurry.learner.learner import Learner
 
-TYPES = {
-    "method": (Method, "a Method, or its name to Experiment.of"),
-    "dataset": (str, "a name, a path or a Dataset"),
-    "stream": (Stream, "a Stream, such as IBlurry()"),
+RANGES = {
+    "memory": "[1, inf)",
+    "query_every": "[1, inf)",
+    "samples": "[1, inf)",
+    "seed": "[0, inf)",
+    "share": "(0, 1]",
+    "validate": "[0, 1)",
 }
-LEAST = {"memory": 1, "query_every": 1, "samples": 1, "seed": 0}  # of the whole numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,20 +148,13 @@ class Experiment:
         network, freeze = split_frozen(self.network, self.freeze)
         object.__setattr__(self, "network", network_key(network))
         object.__setattr__(self, "freeze", freeze)
-        for name, (kind, words) in TYPES.items():
-            if not isinstance(getattr(self, name), kind):
-                raise InputError(f"{name}={getattr(self, name)!r} is not valid; give {words}.")
+        check_type("method", self.method, Method)
+        check_type("stream", self.stream, Stream)
+        check_fields(self, RANGES)
         transforms = check_transforms(self.augment) if freeze != "body" else ()
         object.__setattr__(self, "augment", as_field(transforms))
-        for name, least in LEAST.items():
-            if name != "samples" or self.samples is not None:
-                object.__setattr__(self, name, whole_number(name, getattr(self, name), least))
-        for name, low, words in (("share", 0, "above 0 and up to 1"), ("validate", -1, "from 0 to below 1")):
-            value: Any = getattr(self, name)
-            is_number = isinstance(value, Real) and not isinstance(value, bool)
-            if not is_number or not low < float(value) <= 1 or (name == "validate" and not 0 <= float(value) < 1):
-                raise InputError(f"{name}={value!r} is not a fraction of the images; give a number {words}.")
-            object.__setattr__(self, name, float(value))
+        for name in ("share", "validate"):
+            object.__setattr__(self, name, float(getattr(self, name)))
         object.__setattr__(self, "stream", self.stream.for_dataset(dataset_stem(self.dataset)))
         if self.share != 1 and self.stream.names_samples:
             raise InputError(

@@ -10,9 +10,8 @@ import sys
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,7 +62,7 @@ class RayWorkers(Workers):
         super().__init__(queue, replace(config, out=config.out.absolute()), stop, places=config.jobs or 0)
         self.ray = _import_ray()
         self.needs_gpu = any(job.hardware.device != "cpu" for job in queue.jobs)
-        self.token = f".shared-{uuid.uuid4().hex}"
+        self.token = ".shared"  # name of a file in `out`
         self.numbers = itertools.count()
         self.calls: dict[Any, int] = {}  # pending `exchange` calls, and of which worker
         self.locks: dict[int, ExitStack] = {}  # of the folders whose jobs are elsewhere
@@ -175,16 +174,12 @@ class RayWorkers(Workers):
     def _folder(self, job: int) -> Path:
         return self.config.out / self.queue.jobs[job].experiment.name
 
-    @contextmanager
-    def _marked_folder(self) -> Iterator[None]:
+    def _marked_folder(self) -> AbstractContextManager[Any]:
         """A file in `out` by which workers recognise that they see the same folder."""
-        mark = self.config.out / self.token
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.touch()
-        try:
-            yield
-        finally:
-            mark.unlink(missing_ok=True)
+        self.config.out.mkdir(parents=True, exist_ok=True)
+        mark = tempfile.NamedTemporaryFile(dir=self.config.out, prefix=".shared-")  # noqa: SIM115
+        self.token = Path(mark.name).name
+        return mark
 
 
 class RayWorker:

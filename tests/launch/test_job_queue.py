@@ -66,7 +66,7 @@ def test_workers_that_are_lost_again_and_again(has_job):
     """A run that loses all its workers is given up; where none lives to take a run, all are."""
     queue = queue_of(2, tolerant=True)
     for _ in range(TRIES):
-        assert not (queue.failures or queue.error)
+        assert (queue.failures, queue.error) == ({}, None)
         assert not has_job or queue.take("a").number == 0
         queue.lose("a", "ended with code 1")
     assert [type(error) for error in queue.failures.values()] == [StoppedError] * has_job
