@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from fractions import Fraction
 
 import pytest
@@ -105,77 +106,59 @@ def test_one_that_does_not_fit_yet_waits_for_another_slot():
 
 
 @pytest.mark.parametrize(
-    "change, sentence",
+    "change, word",
     [
-        ("memory", "'memory' is not a change; write path=value, such as memory=200 or admission=Balanced."),
-        ("=5", "'=5' is not a change; write path=value, such as memory=200 or admission=Balanced."),
-        ("memory=ten", "memory=ten: 'ten' is not valid; give a whole number."),
-        ("memory=1.5", "memory=1.5: '1.5' is not valid; give a whole number."),
-        ("memory=", "memory=: '' is not valid; give a whole number."),
-        ("memory=none", "memory=none: 'none' is not valid; give a whole number."),
-        ("samples=all", "samples=all: 'all' is not valid; give a whole number or none."),
-        ("disjoint=half", "disjoint=half: 'half' is not valid; give a number."),
-        ("schedule.initial_lr=nan", "schedule.initial_lr=nan: 'nan' is not valid; give a number."),
-        ("schedule.initial_lr=inf", "schedule.initial_lr=inf: 'inf' is not valid; give a number."),
-        ("augment.flip=1", "augment.flip=1: '1' is not valid; give true or false."),
-        (
-            "pace.updates_per_sample=1/0",
-            "pace.updates_per_sample=1/0: '1/0' is not valid; give a fraction such as 3, 0.25 or 1/16.",
-        ),
-        ("memory.size=3", "memory.size=3: memory is 500 and has no fields; write memory=VALUE."),
-        (
-            "admission.step.x=3",
-            "admission.step.x=3: step is 0.1 and has no fields; write step=VALUE.",
-        ),
-        ("augment.1=Augment", "There is no position in augment called '1'. Known: 0."),
-        (
-            "head=keep",
-            "head=keep: head has fields of its own; set one of head.moments, head.redraw, head.train.",
-        ),
-        ("memory=0", "memory=0 is too small; the minimum is 1."),  # the experiment's own checks
-        ("admission.step=2", "Importance(step=2.0): step must lie in (0, 1]."),
-        (
-            "terms=",
-            "terms is empty, so there is no loss to train on; the usual choice is (CrossEntropy(),).",
-        ),
+        ("memory", "memory"),
+        ("=5", "=5"),
+        ("memory=ten", "ten"),
+        ("memory=1.5", "1.5"),
+        ("memory=", "memory="),
+        ("memory=none", "none"),
+        ("samples=all", "all"),
+        ("disjoint=half", "half"),
+        ("schedule.initial_lr=nan", "nan"),
+        ("schedule.initial_lr=inf", "inf"),
+        ("augment.flip=1", "true or false"),
+        ("pace.updates_per_sample=1/0", "1/0"),
+        ("memory.size=3", "memory=VALUE"),
+        ("admission.step.x=3", "step=VALUE"),
+        ("head=keep", "head.redraw"),
+        ("memory=0", "memory=0"),  # the experiment's own checks
+        ("admission.step=2", "step=2"),
+        ("terms=", "CrossEntropy"),
     ],
 )
-def test_what_does_not_fit(change, sentence):
-    with pytest.raises(InputError) as caught:
+def test_what_does_not_fit(change, word):
+    with pytest.raises(InputError, match=re.escape(word)):
         edit(CLIB, change)
-    assert str(caught.value) == sentence
 
 
 @pytest.mark.parametrize(
-    "change, beginning",
+    "change, name, meant",
     [
-        (
-            "memroy=5",
-            "There is no field of an experiment, its method or its stream called 'memroy'. Did you mean 'memory'?",
-        ),
-        (
-            "admision=Balanced",
-            "There is no field of an experiment, its method or its stream called 'admision'. Did you mean 'admission'?",
-        ),
-        ("admission.stepp=1", "There is no field of Importance called 'stepp'. Did you mean 'step'?"),
-        ("admission.counts=1", "There is no field of Importance called 'counts'."),  # state is nothing to set
-        ("augment.fip=true", "There is no field of Augment called 'fip'. Did you mean 'flip'?"),
-        ("admission=Balance", "There is no admission called 'Balance'. Did you mean 'Balanced'?"),
-        ("admission=", "There is no admission called ''."),
-        ("admission=Balanced,Reservoir", "There is no admission called 'Balanced,Reservoir'."),
-        ("pace.store_when=befor", "There is no choice for pace.store_when called 'befor'. Did you mean 'before'?"),
-        ("terms.1.x=1", "There is no position in terms called '1'. Known: 0."),
-        ("terms.x=1", "There is no position in terms called 'x'. Known: 0."),
-        ("terms.²=1", "There is no position in terms called '²'. Known: 0."),
-        ("gradient.0=Clip", "There is no position in gradient called '0'. Known: none."),
-        ("admission..=1", "There is no field of Importance called ''."),
-        ("mode=strikt", "There is no choice for mode called 'strikt'. Did you mean 'strict'?"),
+        ("memroy=5", "memroy", "memory"),
+        ("admision=Balanced", "admision", "admission"),
+        ("admission.stepp=1", "stepp", "step"),
+        ("admission.counts=1", "counts", None),  # state is nothing to set
+        ("augment.fip=true", "fip", "flip"),
+        ("admission=Balance", "Balance", "Balanced"),
+        ("admission=", "", None),
+        ("admission=Balanced,Reservoir", "Balanced,Reservoir", None),
+        ("pace.store_when=befor", "befor", "before"),
+        ("augment.1=Augment", "1", None),
+        ("terms.1.x=1", "1", None),
+        ("terms.x=1", "x", None),
+        ("terms.²=1", "²", None),
+        ("gradient.0=Clip", "0", None),
+        ("admission..=1", "", None),
+        ("mode=strikt", "strikt", "strict"),
     ],
 )
-def test_names_that_are_not_known(change, beginning):
+def test_names_that_are_not_known(change, name, meant):
     with pytest.raises(UnknownNameError) as caught:
         edit(CLIB, change)
-    assert str(caught.value).startswith(beginning)
+    assert repr(name) in str(caught.value)
+    assert meant is None or repr(meant) in str(caught.value)
 
 
 @pytest.mark.parametrize(

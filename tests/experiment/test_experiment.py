@@ -7,10 +7,12 @@ import json
 import re
 import shutil
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from iblurry.analysis.describe import describe_settings, find_departures, name_rows
 from iblurry.augment.pipeline import Augment
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import SOURCES, load
@@ -18,15 +20,19 @@ from iblurry.data.sources.arrays import save
 from iblurry.data.subset import take
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
+from iblurry.experiment.folder import RunFolder
+from iblurry.experiment.journal import Start, read
 from iblurry.experiment.settings import SETTINGS
+from iblurry.launch.launch import run
 from iblurry.methods import METHODS, Hyperparameters, clib, er
 from iblurry.methods.method import Head, Method, Pace
 from iblurry.parts import Balanced, Clip, Constant, Cosine, Importance, Uniform
 from iblurry.streams import published
 from iblurry.streams.order import i_blurry
 from iblurry.streams.stream import IBlurry, Published
-from tests.experiment.small import DATA, small
+from tests.experiment.small import DATA, At, CrashError, crash, kept, small
 
+RESULTS = Path(__file__).parents[2] / "results"
 CHANGED = {  # every field, each to something else
     "method": er(Hyperparameters(batch=8), schedule=Constant(initial_lr=1e-3)),
     "dataset": "digits",
@@ -150,27 +156,19 @@ def test_what_is_no_experiment(broken):
 
 
 @pytest.mark.parametrize(
-    "changes, sentence",
+    "changes",
     [
-        ({"memory": 0}, "memory=0 is too small; the minimum is 1."),
-        ({"seed": -1}, "seed=-1 is too small; the minimum is 0."),
-        ({"samples": 0}, "samples=0 is too small; the minimum is 1."),
-        ({"tasks": 2.5}, "IBlurry(tasks=2.5): tasks must be a whole number."),
-        ({"memory": "200"}, "memory='200' is not a whole number; give one from 1."),
-        ({"query_every": None}, "query_every=None is not a whole number; give one from 1."),
-        ({"seed": True}, "seed=True is not a whole number; give one from 0."),
-        ({"disjoint": 101}, "IBlurry(disjoint=101): disjoint must lie in [0, 100]."),
-        ({"blur": "10"}, "IBlurry(blur='10'): blur must be a finite number."),
-        ({"blur": float("nan")}, "IBlurry(blur=nan): blur must be a finite number."),
-        ({"augment": {"pad": 1}}, "augment takes a Transform, such as Augment(), or a tuple, not {'pad': 1}."),
-        ({"method": 3}, "method=3 is not valid; give a Method, or the name of one, such as 'clib'."),
-        ({"network": None}, "network=None is neither a name, nor a factory of bodies, nor an nn.Module."),
+        *({"memory": 0}, {"memory": "200"}, {"query_every": None}, {"seed": -1}, {"seed": True}, {"samples": 0}),
+        *({"tasks": 2.5}, {"disjoint": 101}, {"blur": "10"}, {"blur": float("nan")}, {"augment": {"pad": 1}}),
+        *({"method": 3}, {"network": None}, {"initialise": "again"}),
+        *({"share": share} for share in (0, -0.1, 1.5, True, "half", float("nan"), None)),
+        *({"validate": share} for share in (-0.1, 1, True, None)),
     ],
 )
-def test_bad_values(changes, sentence):
-    with pytest.raises(InputError) as caught:
+def test_bad_values(changes):
+    ((name, value),) = changes.items()
+    with pytest.raises(InputError, match=f"{name}.*{re.escape(repr(value))}"):
         Experiment.of(**{"method": er(), "dataset": DATA} | changes)
-    assert str(caught.value) == sentence
 
 
 def test_numbers_that_have_no_text_have_no_name():
@@ -230,6 +228,81 @@ def test_a_data_set_without_questions():
         small().check(none)
     with pytest.raises(InputError, match="has no test image"):
         small().order(none)
+
+
+def test_tasks_classes_and_blur_of_a_share_are_as_usual(data):
+    part, whole = (small(share=share, blur=50).order(data) for share in (0.5, 1))
+    labels = data.train.labels
+    assert part.classes == whole.classes
+    assert part.disjoint == whole.disjoint
+    assert np.bincount(labels[part.indices]).tolist() == [10] * 4
+    assert [len(task) for task in part.tasks] == [20, 20]
+    counts = part.counts(labels)
+    assert (counts[:2] > 0).sum(axis=1).tolist() == [1, 1]  # disjoint
+    assert counts[2:].sum() == 20
+
+
+def test_a_share_has_at_least_one_of_each_class(data):
+    order = small(share=0.001).order(data)
+    assert sorted(data.train.labels[order.indices].tolist()) == [0, 1, 2, 3]
+
+
+def test_a_share_and_so_many_samples_of_it(data):
+    one = small(share=0.5, samples=30)
+    assert one.order(data).indices.tolist() == small(share=0.5).order(data).indices[:30].tolist()
+    with pytest.raises(InputError, match="samples=50"):
+        small(share=0.5, samples=50).order(data)
+
+
+def test_what_keeps_everything_keeps_the_share(data):
+    assert small("joint", share=0.5).budget(data) == 40
+
+
+def test_the_whole_is_not_worth_a_word():
+    one = small()
+    assert one == small(share=1) == small(share=np.float64(1)) == Experiment.from_json(one.to_json() | {"share": 1})
+    assert one.digest == small(share=1).digest != small(share=0.5).digest
+
+
+def test_collected_results_stay_readable():
+    paths = sorted(RESULTS.rglob("experiment.json"))
+    assert paths
+    for path in paths:
+        experiment = RunFolder(path.parent).experiment()
+        assert Experiment.from_json(experiment.to_json()) == experiment
+        assert path.parent.name.startswith(experiment.method.name)
+
+
+def test_published_orders_are_whole():
+    stream = Published(folder="sets", content="of these files", tasks=2)
+    assert small(stream=stream, share=1).stream == stream
+    with pytest.raises(InputError, match=r"share=0\.5"):
+        small(stream=stream, share=0.5)
+
+
+def test_a_share_is_named_where_it_differs():
+    whole, part = Experiment.of("clib"), Experiment.of("clib", share=0.1)
+    assert find_departures(part, whole) == {"share": 0.1}
+    assert find_departures(whole, part) == {"share": 1.0}
+    assert name_rows([whole, part]) == ["clib", "clib share=0.1"]
+    assert describe_settings([part, Experiment.of("er", share=0.1)]).startswith(
+        "digits, 10 % of the images, i-Blurry-50-10"
+    )
+    assert (
+        describe_settings([whole]) == describe_settings([whole, part]) == "digits, i-Blurry-50-10, 5 tasks, memory 100"
+    )
+
+
+def test_a_run_on_a_share_goes_on_where_it_was_stopped(tmp_path):
+    one = small(share=0.5)
+    straight = run(one, tmp_path / "straight").folder
+    with pytest.raises(CrashError):
+        run(one, tmp_path / "stopped", callback=At(20, crash))
+    stopped = run(one, tmp_path / "stopped").folder
+    assert kept(straight) == kept(stopped)
+    start = read(straight / "journal.jsonl")[0]
+    assert isinstance(start, Start)
+    assert (start.samples, start.ends) == (40, (20, 40))
 
 
 def test_a_path_is_a_data_set(tmp_path):

@@ -1,14 +1,15 @@
-"""Prequential accuracy: counted by hand, without a trace in the learner, and with its answers among the queries."""
+"""Callbacks that measure: prequential accuracy, counted by hand, and answers for KLR and KGR."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from iblurry import CheckpointPolicy, OnlineAccuracy, StreamIterator, load, run
+from iblurry import CheckpointPolicy, KnowledgeRatios, OnlineAccuracy, StreamIterator, load, run
 from iblurry.errors import InputError
 from iblurry.experiment.callback import Callback
-from iblurry.experiment.journal import Logged, Spent
+from iblurry.experiment.journal import Answers, Logged, Query, Spent
+from iblurry.experiment.metrics import klr
 from iblurry.parts import Constant
 from tests.experiment.small import DATA, At, CrashError, crash, kept, small
 
@@ -61,10 +62,17 @@ def test_it_learns_the_same_and_its_answers_are_queries(tmp_path):
     assert (after.backward, after.updates, after.bytes) == (before.backward, before.updates, before.bytes)
 
 
-@pytest.mark.quick("er")
-@pytest.mark.parametrize("name", ["er", "rm", "bic"])
-def test_interrupted_it_has_the_same_bytes(name, tmp_path):
-    callback = OnlineAccuracy(window=9, every=2)
+@pytest.mark.quick("er", "ratios")
+@pytest.mark.parametrize(
+    "name, callback",
+    [
+        pytest.param("er", OnlineAccuracy(window=9, every=2), id="er"),
+        pytest.param("rm", OnlineAccuracy(window=9, every=2), id="rm"),
+        pytest.param("bic", OnlineAccuracy(window=9, every=2), id="bic"),
+        pytest.param("er", KnowledgeRatios(every=10), id="ratios"),
+    ],
+)
+def test_interrupted_it_has_the_same_bytes(name, callback, tmp_path):
     whole = run(small(name), tmp_path / "whole", callback=callback, checkpoints=OFTEN)
     for sample in (20, 60):
         with pytest.raises(CrashError):
@@ -89,3 +97,29 @@ class BeforeSample(Callback):
 def test_nothing_is_logged_before_a_sample(verb, tmp_path):
     with pytest.raises(InputError, match=f"run.{verb} was called"):
         run(small(), tmp_path, callback=BeforeSample(verb=verb))
+
+
+@pytest.mark.parametrize("changes", [{}, {"validate": 0.25}])
+def test_answers_are_journalled_at_queries(changes, tmp_path):
+    experiment = small(query_every=20, schedule=Constant(initial_lr=0.01), **changes)
+    plain, result = (
+        run(experiment, tmp_path / str(n), callback=one) for n, one in enumerate((None, KnowledgeRatios(every=20)))
+    )
+    found = [one for one in result.records if isinstance(one, Answers)]
+    assert [one for one in result.records if not isinstance(one, Answers)] == plain.records
+    questions = experiment.questions(load(DATA))
+    queries = {one.at: one for one in result.records if isinstance(one, Query)}
+    for one in found:
+        assert one.at in queries
+        assert list(one.total) == np.bincount(questions.test.labels, minlength=4).tolist()
+        right = np.bincount(one.targets, one.chosen == one.targets, 4)
+        assert right[list(one.known)].tolist() == list(queries[one.at].correct)
+    assert [at for at, _ in result.curve("kgr_released")][-1] == found[-1].at
+    assert len(result.curve("klr")) <= len(result.curve("kgr")) <= len(found) == len(queries)
+    assert result.metric("klr:mean") == pytest.approx(np.mean([value for _, value in klr(result.records)]))
+    assert plain.metric("klr") is None
+
+
+def test_joint_is_asked_at_the_end_alone(tmp_path):
+    result = run(small("joint"), tmp_path, callback=KnowledgeRatios(every=20))
+    assert [one.at for one in result.records if isinstance(one, Answers)] == [80]
