@@ -9,7 +9,6 @@ import pytest
 from iblurry import Callback, CheckpointPolicy, LaunchConfig, run, run_all
 from iblurry.errors import FolderError, InputError
 from iblurry.experiment.journal import Logged, Spent, Stopped, decode, encode, read
-from iblurry.experiment.run_state import RunState
 from iblurry.storage import checkpoint
 from iblurry.studies.collect import read_run
 from tests.experiment.small import At, CrashError, crash, kept, small
@@ -175,14 +174,6 @@ def test_a_callback_that_takes_part_declares_fields():
                 run.log("mine", self.scale)
 
 
-@pytest.mark.parametrize("given", [Mine, "Mine", 3, [Mine(), "Mine"]])
-def test_wrong_types_are_refused(given, tmp_path):
-    with pytest.raises(InputError, match="callback"):
-        run(small(), tmp_path, callback=given)
-    with pytest.raises(InputError, match="callback"):
-        run_all([small()], LaunchConfig(out=tmp_path), given if not isinstance(given, list) else [given])
-
-
 @pytest.mark.slow
 def test_the_end_is_told_where_the_run_was_called_from(tmp_path):
     class Ended(Callback):
@@ -291,12 +282,3 @@ def test_no_callback_leaves_files_as_they_were(tmp_path):
     assert "callbacks" not in json.loads((result.folder / "environment.json").read_bytes())
     assert not {"logged", "stopped"} & result.summary.keys()
     assert "callbacks" not in checkpoint.load_latest(result.folder).state
-
-
-def test_hooks_that_nobody_overrides_cost_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("iblurry.experiment.run_state.without_trace", None)  # would fail if it was used
-    assert run(small(), tmp_path, callback=Watching()).summary
-
-
-def test_the_state_is_documented():
-    assert all(value.__doc__ for name, value in vars(RunState).items() if not name.startswith("_"))

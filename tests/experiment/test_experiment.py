@@ -21,16 +21,14 @@ from iblurry.data.subset import take
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.journal import Start, read
 from iblurry.experiment.settings import SETTINGS
-from iblurry.launch.launch import run
 from iblurry.methods import METHODS, Hyperparameters, clib, er
 from iblurry.methods.method import Head, Method, Pace
 from iblurry.parts import Balanced, Clip, Constant, Cosine, Importance, Uniform
 from iblurry.streams import published
 from iblurry.streams.order import i_blurry
 from iblurry.streams.stream import IBlurry, Published
-from tests.experiment.small import DATA, At, CrashError, crash, kept, small
+from tests.experiment.small import DATA, small
 
 RESULTS = Path(__file__).parents[2] / "results"
 CHANGED = {  # every field, each to something else
@@ -291,18 +289,6 @@ def test_a_share_is_named_where_it_differs():
     assert (
         describe_settings([whole]) == describe_settings([whole, part]) == "digits, i-Blurry-50-10, 5 tasks, memory 100"
     )
-
-
-def test_a_run_on_a_share_goes_on_where_it_was_stopped(tmp_path):
-    one = small(share=0.5)
-    straight = run(one, tmp_path / "straight").folder
-    with pytest.raises(CrashError):
-        run(one, tmp_path / "stopped", callback=At(20, crash))
-    stopped = run(one, tmp_path / "stopped").folder
-    assert kept(straight) == kept(stopped)
-    start = read(straight / "journal.jsonl")[0]
-    assert isinstance(start, Start)
-    assert (start.samples, start.ends) == (40, (20, 40))
 
 
 def test_a_path_is_a_data_set(tmp_path):

@@ -19,9 +19,8 @@ from iblurry.data.prefetch import decoders_for
 from iblurry.errors import DataError, StoppedError
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.evaluator import Evaluator
-from iblurry.launch.config import LaunchConfig
-from iblurry.launch.launch import run, run_all
-from tests.experiment.small import DATA, At, CrashError, crash, kept, small
+from iblurry.launch.launch import run
+from tests.experiment.small import DATA, At, kept, small
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +59,6 @@ def test_a_run_is_the_same(name: str, place: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_crashed_goes_on(place: Path, tmp_path: Path) -> None:
-    one, data = small("clib"), lazy(place)
-    peace = run(one, tmp_path / "peace", dataset=data)
-    with pytest.raises(CrashError):
-        run(one, tmp_path / "war", dataset=data, callback=At(40, crash), checkpoints=CheckpointPolicy(samples=13))
-    again = run(one, tmp_path / "war", dataset=lazy(place))
-    assert kept(again.folder) == kept(peace.folder)
-
-
-@pytest.mark.slow
 def test_a_killed_decoder_stops_the_run_and_it_goes_on(place: Path, tmp_path: Path) -> None:
     one, data = small(), lazy(place)
     peace = run(one, tmp_path / "peace", dataset=data)
@@ -97,14 +86,6 @@ def test_a_damaged_file_stops_the_run_by_name(place: Path, tmp_path: Path) -> No
         run(one, tmp_path, dataset=data)
     file.write_bytes(good)
     os.utime(file, ns=(about.st_atime_ns, about.st_mtime_ns))
-
-
-@pytest.mark.slow
-def test_runs_in_workers_have_decoders_of_their_own(place: Path, tmp_path: Path) -> None:
-    specs = [small(dataset=f"folder:{place},size=8,channels=1,lazy={lazy}") for lazy in ("true", "false")]
-    first, second = run_all(specs, LaunchConfig(out=tmp_path, jobs=2))
-    assert first.summary is not None
-    assert first.records[1:] == second.records[1:]
 
 
 @pytest.mark.quick("0-None", "0-2559", "2-0")

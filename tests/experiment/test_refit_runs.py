@@ -8,12 +8,10 @@ import signal
 import pytest
 
 from iblurry.analysis.figures.curves import draw_curves
-from iblurry.analysis.formats import runs_to_markdown
-from iblurry.analysis.table import tabulate_runs
 from iblurry.errors import InputError
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.journal import Held, Query, Spent, TaskEnd, read
+from iblurry.experiment.journal import Held, Query, Spent, TaskEnd
 from iblurry.launch.launch import run
 from iblurry.methods import Hyperparameters, method
 from iblurry.storage.checkpoint import load_latest
@@ -112,20 +110,6 @@ def test_joint_answers_once(tmp_path, whole):
 
 
 @pytest.mark.slow
-def test_joint_beside_the_others(tmp_path):
-    results = {name: [run(small(name), tmp_path)] for name in ("er", "joint", "rm")}
-    table = tabulate_runs(results)
-    assert table.ours("joint", "", "a_last") is not None
-    assert table.ours("joint", "", "a_auc") is None
-    assert "| joint | 1 | – | – |" in runs_to_markdown(table)
-    records = {name: [result.records for result in group] for name, group in results.items()}
-    draw_curves({"": records}, tmp_path / "all.svg")
-    drawn = (tmp_path / "all.svg").read_text()
-    assert "joint" in drawn.lower()  # by the paper's name
-    draw_curves({"": {"joint": records["joint"]}}, tmp_path / "alone.png")
-
-
-@pytest.mark.slow
 def test_the_shapes_the_paper_describes(tmp_path):
     """RM: low between boundaries, high at them. GDumb: as good at any time as at the ends. Joint: above them all."""
     data = "shapes:classes=6,train=60,test=20,size=8,channels=1"
@@ -154,9 +138,3 @@ def test_one_task_has_no_boundary(name, tmp_path):
     with pytest.raises(InputError, match=name):
         run(small(name, tasks=1), tmp_path)
     assert run(small("gdumb", tasks=1, query_every=40), tmp_path).summary is not None
-
-
-def test_the_journal_of_a_refit_is_read_like_any_other(tmp_path):
-    done = run(small("gdumb"), tmp_path)
-    assert read(done.folder / "journal.jsonl") == done.records
-    assert {r.updates for r in done.records if isinstance(r, Query)} == {0}

@@ -11,8 +11,7 @@ import sys
 import pytest
 
 from iblurry import Callback, CheckpointPolicy, replay, run
-from iblurry.errors import DataError, FolderError, InputError
-from iblurry.experiment.folder import FORMAT, RunFolder
+from iblurry.errors import DataError, InputError
 from iblurry.experiment.journal import Held, Logged, Start, Stopped, encode
 from tests.experiment.small import At, CrashError, crash, kept, small
 from tests.experiment.told import EVENTS, FINISHED, LINES, Recorder, begin, finish, write
@@ -119,16 +118,6 @@ def test_a_torn_line_is_damage_in_a_finished_run(folder):
     finish(folder)
     write(folder, [*LINES, b'{"kind":"que'])
     with pytest.raises(DataError, match=r"journal\.jsonl, line 11"):
-        rows(folder)
-
-
-def test_a_damaged_experiment(folder):
-    path = folder / "experiment.json"
-    path.write_text(json.dumps({"format": FORMAT, "experiment": {}}))
-    with pytest.raises(DataError, match=r"experiment\.json"):
-        RunFolder(folder).hyperparameters()
-    path.unlink()
-    with pytest.raises(FolderError, match=NAME):
         rows(folder)
 
 
