@@ -16,11 +16,11 @@ from iblurry.launch.launch import run
 from tests.experiment.small import At, CrashError, crash, small
 
 HOLD = """
-import fcntl, sys
+import fcntl, sys, time
 file = open(sys.argv[1])
 fcntl.flock(file, fcntl.LOCK_EX)
 print("mine", flush=True)
-sys.stdin.read()
+time.sleep(float(sys.argv[2]))
 """
 
 
@@ -77,10 +77,9 @@ def test_the_same_experiment_written_otherwise(unfinished):
 
 
 def test_another_format(unfinished, finished):
-    alter(unfinished, format=3)
-    refused(small(), unfinished, "format 3")
-    alter(finished, format=3)
-    refused(small(samples=10), finished, "format 3")
+    for experiment, folder in ((small(), unfinished), (small(samples=10), finished)):
+        alter(folder, format=3)
+        refused(experiment, folder, "format 3")
     with pytest.raises(FolderError, match="format 3"):
         read_result(finished)
 
@@ -133,16 +132,12 @@ def test_a_place_that_cannot_be_written(tmp_path):
 def test_two_processes(unfinished, monkeypatch):
     monkeypatch.setattr(folder_module, "LOCK_TIMEOUT", 0.2)
     command = [sys.executable, "-c", HOLD, str(unfinished.path / "lock")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+    with subprocess.Popen([*command, "600"], stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"mine\n"
-        refused(small(), unfinished, r"Another process is running in .*; wait for it, or choose another --out\.")
-        other.kill()
-    assert run(small(), unfinished.path.parent).summary is not None  # the lock of a killed process is free
-
-
-def test_who_waits_a_moment_gets_in(unfinished):
-    command = [sys.executable, "-c", HOLD.replace("sys.stdin.read()", "import time; time.sleep(0.5)")]
-    with subprocess.Popen([*command, str(unfinished.path / "lock")], stdout=subprocess.PIPE) as other:
+        refused(small(), unfinished, "Another process")
+        other.kill()  # which frees the lock
+    monkeypatch.undo()
+    with subprocess.Popen([*command, "0.5"], stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"mine\n"
-        assert run(small(), unfinished.path.parent).summary is not None
+        assert run(small(), unfinished.path.parent).summary is not None  # who waits a moment gets in
         assert other.wait() == 0

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import multiprocessing
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -109,13 +107,3 @@ def test_answers_are_counted_the_same(budget: int | None, workers: int, place: P
     finally:
         if decoders is not None:
             decoders.close()
-
-
-def test_no_question_yet(place: Path) -> None:
-    data = whole(place)
-    learner, first = small().learner(data), int(data.train.labels[0])
-    learner.observe(data.train.images[0], data.classes[first])
-    others = np.flatnonzero(data.test.labels != first)
-    fewer = dataclasses.replace(data, test=type(data.test)(data.test.images[others], data.test.labels[others]))
-    for budget in (None, 0):
-        assert Evaluator(fewer, torch.device("cpu"), budget=budget).ask(learner).counts() == ((0,), (0,))
