@@ -11,7 +11,7 @@ from typing import Any
 from iblurry.errors import check_fields
 from iblurry.experiment.folder import RunFolder
 from iblurry.experiment.journal import Journal, Start
-from iblurry.experiment.run_state import RunCallbacks
+from iblurry.experiment.run_callbacks import RunCallbacks
 from iblurry.learner.learner import Learner
 from iblurry.storage import checkpoint
 from iblurry.streams.iterator import StreamIterator

@@ -37,7 +37,8 @@ from iblurry.experiment.journal import (
     read,
 )
 from iblurry.experiment.metrics import NO_BOUNDARIES, has_boundaries, logged, metrics, stopped
-from iblurry.experiment.run_state import RunCallbacks, RunState
+from iblurry.experiment.run_callbacks import RunCallbacks
+from iblurry.experiment.run_state import RunState
 from iblurry.learner.cost import bytes_held
 from iblurry.network.flops import BACKWARD, feature_flops, flops
 from iblurry.streams.iterator import StreamItem, StreamIterator
