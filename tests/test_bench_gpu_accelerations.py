@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.gpu import switches
 from benchmarks.gpu.accelerations import AnyTriton, table
-from iblurry.engine.fused import OwnConvolutions
+from iblurry.engine.convolutions import OwnConvolutions
 from iblurry.network.bodies import ConvUnit, ResNet
 
 ROOT = Path(__file__).parents[1]

@@ -41,7 +41,16 @@ from iblurry.experiment.settings import SETTINGS, setting
 from iblurry.launch.launch import run
 from iblurry.learner.refits import MODELS
 
-SAMPLES = {"er": 1500, "clib": 1100, "gdumb": 600, "agem": 1000, "mir": 1000, "mkd": 1300}  # of the stream
+SAMPLES = {
+    "er": 1500,
+    "clib": 1100,
+    "gdumb": 600,
+    "agem": 1000,
+    "mir": 1000,
+    "mkd": 1300,
+    "sdp": 1000,
+    "gss": 900,
+}  # of the stream
 FIRST = 600  # sample from which on a run is timed: its memory is full, its steps are captured
 END = 100  # samples after a run was timed
 WARM = ("on", *(name for name, row in ROWS.items() if row.compiles))

@@ -14,15 +14,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.gpu.layers import FIRST, LAYERS, Layer, Pair, backward_by_torch, maps_and_weight, random_values
+from benchmarks.gpu.layers import (
+    FIRST,
+    LAYERS,
+    Layer,
+    Pair,
+    backward_by_torch,
+    maps_and_weight,
+    own_kernels,
+    random_values,
+)
 from benchmarks.gpu.passes import passes
 from benchmarks.gpu.stacked_kernels import stacked, stacked_units, steps
 from benchmarks.gpu.timing import time_captured
-from benchmarks.gpu.weight_kernels import adam, projection
 from iblurry.augment import Augment
 from iblurry.augment.pipeline import Pipeline
-from iblurry.engine.fused import ALIGNED, kernels
-from iblurry.errors import InputError
+from iblurry.engine.folding import ALIGNED
 from iblurry.learner.refits import MODELS
 from iblurry.network.bodies import ConvUnit
 from iblurry.rng import Rng
@@ -36,8 +43,7 @@ def main() -> int:
     parser.add_argument("--answers", type=int, nargs="+", default=[500, 2048], help="images of a pass without training")
     parser.add_argument("--batch", type=int, default=16)
     given = parser.parse_args()
-    if kernels(torch.device("cuda")) is None:
-        raise InputError("These kernels are for a Hopper GPU (H100, H200), and need Triton.")
+    own_kernels()
     torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32 = True, False
     rows = [measured(f"entry {count}", FIRST, entry(count)) for count in given.answers]
     rows += [
@@ -68,7 +74,6 @@ def main() -> int:
         rows.append(measured(f"units of {MODELS}", layer, stacked_units(layer, given.batch)))
     rows += passes((given.batch, *OTHER_BATCHES), MODELS, given.batch)
     rows += [augmentation(shape) for shape in ((3, 32, 32), (3, 64, 64), (1, 32, 32))]
-    rows += [*(projection(sign) for sign in (1, -1)), adam()]
     for kind in dict.fromkeys(row["kind"] for row in rows if "layer" in row):
         mine = [row for row in rows if row["kind"] == kind]
         total = {
@@ -100,8 +105,7 @@ def measured(kind: str, layer: Layer, pair: Pair) -> dict[str, Any]:
 
 def answers(layer: Layer, count: int) -> Pair:
     """With a bias, a ReLU and a sum."""
-    own, (maps, weight) = kernels(torch.device("cuda")), maps_and_weight(layer, count)
-    assert own is not None
+    own, (maps, weight) = own_kernels(), maps_and_weight(layer, count)
     bias, half = random_values(layer.outputs), (layer.side // 2,) * 2
     up = layer.high // layer.stride
     plus = random_values(count, layer.outputs, up, up).contiguous(memory_format=torch.channels_last)
@@ -122,8 +126,7 @@ def answers(layer: Layer, count: int) -> Pair:
 
 def entry(count: int) -> Pair:
     """The first one, with what brings images into its form."""
-    own, bias = kernels(torch.device("cuda")), random_values(FIRST.outputs)
-    assert own is not None
+    own, bias = own_kernels(), random_values(FIRST.outputs)
     images = random_values(count, FIRST.channels, FIRST.high, FIRST.high).float()
     weight = random_values(FIRST.outputs, FIRST.channels, 3, 3) / FIRST.channels
     room = random_values(count, ALIGNED, FIRST.high, FIRST.high).mul_(0).contiguous(memory_format=torch.channels_last)
@@ -155,8 +158,7 @@ def forwards(layer: Layer, count: int) -> Pair:
 
 def backwards(layer: Layer, count: int) -> Pair:
     """With a sum, as at a block's entry."""
-    own, (maps, weight) = kernels(torch.device("cuda")), maps_and_weight(layer, count)
-    assert own is not None
+    own, (maps, weight) = own_kernels(), maps_and_weight(layer, count)
     up, plus = layer.high // layer.stride, torch.randn_like(maps)
     grads = random_values(count, layer.outputs, up, up).contiguous(memory_format=torch.channels_last)
     return Pair(
@@ -171,8 +173,7 @@ def backwards(layer: Layer, count: int) -> Pair:
 
 def first(count: int) -> Pair:
     """The first one in training, by patches: its gradient, and behind it what it puts out."""
-    own = kernels(torch.device("cuda"))
-    assert own is not None
+    own = own_kernels()
     images = (
         random_values(count, FIRST.channels, FIRST.high, FIRST.high)
         .float()
@@ -198,8 +199,7 @@ def first(count: int) -> Pair:
 
 def weights(layer: Layer, count: int) -> Pair:
     """To float32, as an optimizer wants them."""
-    own, (maps, weight) = kernels(torch.device("cuda")), maps_and_weight(layer, count)
-    assert own is not None
+    own, (maps, weight) = own_kernels(), maps_and_weight(layer, count)
     up = layer.high // layer.stride
     grads = random_values(count, layer.outputs, up, up).contiguous(memory_format=torch.channels_last)
 
@@ -217,8 +217,7 @@ def weights(layer: Layer, count: int) -> Pair:
 
 def units(layer: Layer, count: int) -> Pair:
     """Convolution, batch norm and ReLU in a training step."""
-    own, (maps, weight) = kernels(torch.device("cuda")), maps_and_weight(layer, count)
-    assert own is not None
+    own, (maps, weight) = own_kernels(), maps_and_weight(layer, count)
     unit = ConvUnit(layer.channels, layer.outputs, kernel=layer.side, stride=layer.stride).cuda()
     unit.to(memory_format=torch.channels_last)
     unit.convolution.weight.data.copy_(weight)
@@ -252,8 +251,7 @@ def slopes(layer: Layer, count: int) -> Pair:
 
 
 def _normed(layer: Layer, count: int, end: Callable[[Tensor, Tensor, list[Tensor]], Tensor]) -> Pair:
-    own, up = kernels(torch.device("cuda")), layer.high // layer.stride
-    assert own is not None
+    own, up = own_kernels(), layer.high // layer.stride
     shape = count, layer.outputs, up, up
     maps, plus, grads = (
         random_values(*shape, seed=seed).contiguous(memory_format=torch.channels_last) for seed in range(3)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from iblurry.engine.accelerator import accelerator
+from iblurry.errors import InputError
 
 
 class Layer(NamedTuple):
@@ -33,6 +38,13 @@ LAYERS = (
     Layer(256, 512, 8, 1, 2, 1),
     Layer(512, 512, 4, 3, 1, 3),
 )
+
+
+def own_kernels() -> ModuleType:
+    """The package of own kernels, which only a GPU for them can run."""
+    if accelerator(torch.device("cuda")) is None:
+        raise InputError("These kernels are for a Hopper GPU (H100, H200), and need Triton.")
+    return importlib.import_module("iblurry.engine.hopper")
 
 
 class Pair(NamedTuple):

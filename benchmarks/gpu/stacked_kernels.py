@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.gpu.layers import Layer, Pair, backward_by_torch, random_values
-from iblurry.engine.fused import kernels
+from benchmarks.gpu.layers import Layer, Pair, backward_by_torch, own_kernels, random_values
 from iblurry.engine.stacked import StackedNorm
 from iblurry.learner.refits import MODELS
 from iblurry.network.bodies import ConvUnit
@@ -18,8 +17,7 @@ from iblurry.network.bodies import ConvUnit
 
 def stacked(layer: Layer, count: int, back: bool) -> Pair:
     """Convolutions of stacked models; or, with a sum, the gradients for their input maps."""
-    own, up, last = kernels(torch.device("cuda")), layer.high // layer.stride, torch.channels_last
-    assert own is not None
+    own, up, last = own_kernels(), layer.high // layer.stride, torch.channels_last
     maps = random_values(MODELS * count, layer.channels, layer.high, layer.high).contiguous(memory_format=last)
     grads = random_values(MODELS * count, layer.outputs, up, up, seed=1).contiguous(memory_format=last)
     sizes = MODELS * layer.outputs, layer.channels, layer.side, layer.side
@@ -45,8 +43,7 @@ def stacked(layer: Layer, count: int, back: bool) -> Pair:
 
 def stacked_units(layer: Layer, count: int) -> Pair:
     """Convolutions of stacked models, batch norm and ReLU in a training step."""
-    own, half = kernels(torch.device("cuda")), layer.side // 2
-    assert own is not None
+    own, half = own_kernels(), layer.side // 2
     maps = random_values(MODELS * count, layer.channels, layer.high, layer.high).contiguous(
         memory_format=torch.channels_last
     )
@@ -72,8 +69,7 @@ def stacked_units(layer: Layer, count: int) -> Pair:
 
 def steps(layer: Layer, count: int) -> Pair | None:
     """The gradient of stacked models' weights with a step of SGD, from the same start; None where it does not fit."""
-    own = kernels(torch.device("cuda"))
-    assert own is not None
+    own = own_kernels()
     if not own.training.can_descend(layer.channels, layer.outputs, layer.side, MODELS):
         return None
     up, last = layer.high // layer.stride, torch.channels_last

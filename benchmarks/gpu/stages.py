@@ -28,7 +28,7 @@ from iblurry.engine.optimizer_state import set_lr
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.learner.learner import Learner
-from iblurry.learner.trainer import Trainer, _join
+from iblurry.learner.trainer import Trainer
 from iblurry.parts.context import Drawn, Update
 from iblurry.parts.memory import Batch
 from iblurry.parts.part import Part
@@ -228,14 +228,13 @@ def device_stages(trainer: Trainer, given: StepInputs) -> Iterator[Stage]:
         rows = training.rehearsal.choose(
             stream, drawn.get("rehearsal", trainer._nothing)._replace(augment_params=params)
         )
-        return rows, _join(stream, context.memory.read(rows))
+        return rows, stream.joined(context.memory.read(rows))
 
     def augmentation(images: Tensor, params: AugmentParams) -> Tensor:
         return context.pipeline.train(images, params)
 
     def learning(images: Tensor, batch: Batch, rows: Tensor, params: AugmentParams) -> Tensor:
-        loss, _ = trainer.forward_loss(images, batch, rows, params)
-        trainer.backward(loss)
+        loss, _ = trainer.passes(images, batch, rows, params)
         for term in training.terms:
             term.add_gradient()
         return loss.detach()
@@ -246,7 +245,7 @@ def device_stages(trainer: Trainer, given: StepInputs) -> Iterator[Stage]:
             rule.adjust(drawn.get(f"gradient.{i}", trainer._nothing))
 
     def stepping(labels: Tensor) -> None:
-        trainer.engine.take_step(optimizer)
+        optimizer.step()
 
     def measuring(labels: Tensor) -> Tensor:
         return context.memory_losses()
@@ -268,7 +267,7 @@ def device_stages(trainer: Trainer, given: StepInputs) -> Iterator[Stage]:
     if measure:
         yield Stage("memory losses", measuring, (batch.labels,))
     if listens:  # torch warns of an empty capture
-        with torch.no_grad():
-            _, forward = trainer.forward_loss(images, batch, rows, params)
+        with torch.no_grad(), torch.enable_grad():
+            _, forward = trainer.passes(images, batch, rows, params)
         update = Update(rows, context.memory_losses() if measure else None, forward=forward)
         yield Stage("telling", telling, (update,))

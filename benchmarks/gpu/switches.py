@@ -17,17 +17,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from iblurry.augment.pipeline import Pipeline
-from iblurry.engine import compile_worker, devices, fused
+from iblurry.engine import accelerator, compile_worker, devices, folding
+from iblurry.engine.convolutions import WeightStream
 from iblurry.engine.eager import Eager
-from iblurry.engine.fused import FoldedBody
 from iblurry.engine.graph import Graph
 from iblurry.engine.network import OptimizedNetwork
-from iblurry.engine.weight_stream import WeightStream
 from iblurry.learner.refits import RefitStack
-from iblurry.parts.gradient import gradient
 
 ALL = ("er", "clib", "gdumb")
 ONLINE = ("er", "clib")
+BESIDE = ("agem", "mkd", "mir", "sdp")
 LAST = torch.channels_last
 
 
@@ -58,15 +57,7 @@ def keep_all() -> None:
 # ---------------------------------------------------------------------------------------- kernels of a training pass
 
 
-def leave_out_sums() -> None:
-    from iblurry.engine.hopper import prepare, training
-
-    for module in (training, prepare):
-        put(module, "plan_sums", lambda *_: None)
-
-
 def leave_out_forward() -> None:
-    leave_out_sums()
     _convolve_by_cudnn(backwards=False)
 
 
@@ -86,12 +77,10 @@ def _convolve_by_cudnn(*, backwards: bool) -> None:
         backwards: bool,
         models: int,
         plus: Tensor | None = None,
-        sums: Tensor | None = None,
     ) -> Tensor:
         if backwards != replaced:
-            done: Tensor = own(maps, weight, stride, backwards, models, plus, sums)
+            done: Tensor = own(maps, weight, stride, backwards, models, plus)
             return done
-        assert sums is None, "left out, too"
         one = functools.partial(_input_gradient if backwards else _forward, stride=stride)
         done = _each(one, models, maps.contiguous(memory_format=LAST), weight.contiguous(memory_format=LAST))
         return done if plus is None else done + plus
@@ -150,8 +139,6 @@ def leave_out_descent() -> None:
 def leave_out_norm() -> None:
     from iblurry.engine.hopper import training
 
-    leave_out_sums()
-
     def finish(maps: Tensor, unit: Any, plus: Tensor | None, models: int = 1) -> Tensor:
         maps = F.relu(unit[1](maps))
         return maps if plus is None else maps + plus
@@ -160,24 +147,16 @@ def leave_out_norm() -> None:
 
 
 def compile_norm() -> None:
-    put(fused, "ResNet", ())  # as of every other body, inductor fuses what is between own convolutions
+    from iblurry.engine.hopper import accelerator as own
+
+    put(own, "ResNet", ())  # as of every other body, inductor fuses what is between own convolutions
 
 
 def leave_out_patches() -> None:
     from iblurry.engine.hopper import training
 
     put(training, "has_patches", lambda *_: False)
-    put(fused.FirstConvolution, "fits", staticmethod(lambda *_: False))
-
-
-def leave_out_adam() -> None:
-    from iblurry.engine.hopper import adam
-
-    put(adam, "fits", lambda _: False)
-
-
-def leave_out_projection() -> None:
-    put(gradient.Project, "_project", lambda self: self.context.engine.fuse(gradient.project))
+    put(folding.FirstConvolution, "fits", staticmethod(lambda *_: False))
 
 
 def leave_out_augmentation() -> None:
@@ -185,10 +164,6 @@ def leave_out_augmentation() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ answers
-
-
-def leave_out_fold() -> None:
-    put(FoldedBody, "_own_refresh", lambda _: None)
 
 
 def leave_out_folding() -> None:
@@ -219,8 +194,7 @@ def leave_out_weight_stream() -> None:
 
 
 def leave_out_parallel_stream() -> None:
-    put(Eager, "parallel_stream", lambda *_: nullcontext())
-    put(Eager, "join_parallel_stream", lambda _: None)
+    put(Eager, "side_by_side", lambda _, main, others, **__: (main(), [other() for other in others]))
 
 
 def leave_out_stack() -> None:
@@ -236,8 +210,8 @@ def leave_out_inductor() -> None:
 
 
 def leave_out_own_kernels() -> None:
-    put(fused, "HOPPER", (0, 0))  # no GPU's capability
-    fused.kernels.cache_clear()
+    put(accelerator, "HOPPER", (0, 0))  # no GPU's capability
+    accelerator.accelerator.cache_clear()
 
 
 def leave_out_own_kernels_and_inductor() -> None:
@@ -281,27 +255,23 @@ def compile_late() -> None:
 
 FEW = {"window": (300, 400), "samples": 500}  # where each takes long
 ROWS = {
-    "on": Row(keep_all, (*ALL, "agem", "mkd", "mir"), "everything as it is"),
-    "forward": Row(leave_out_forward, ALL, "convolutions of training passes by cuDNN, without sums for batch norm"),
+    "on": Row(keep_all, (*ALL, *BESIDE, "gss"), "everything as it is"),
+    "forward": Row(leave_out_forward, ALL, "convolutions of training passes by cuDNN"),
     "input gradient": Row(leave_out_input_gradient, ALL, "by cuDNN, and what a shortcut adds by a sum of its own"),
     "weight gradient": Row(leave_out_weight_gradient, ALL, "by cuDNN; stacked models take SGD's steps by torch"),
     "norm": Row(leave_out_norm, ALL, "batch norm, ReLU and the sum by torch, one after the other"),
     "norm compiled": Row(compile_norm, ONLINE, "the same by inductor; no weight stream, no patches", compiles=True),
-    "sums": Row(leave_out_sums, ("er", "gdumb"), "batch norm's sums by a kernel of their own, not the convolution's"),
-    "patches": Row(leave_out_patches, ("er",), "the first convolution by cuDNN"),
+    "patches": Row(leave_out_patches, ALL, "the first convolution by cuDNN"),
     "descent": Row(leave_out_descent, ("gdumb",), "steps of stacked SGD by torch, not in the gradient's kernel"),
-    "adam": Row(leave_out_adam, ONLINE, "torch's fused Adam"),
     "weight stream": Row(leave_out_weight_stream, ALL, "weight gradients in line with the backward pass"),
     "stack": Row(leave_out_stack, ("gdumb",), "refits one after the other"),
-    "fold": Row(leave_out_fold, ONLINE, "batch norm folded by torch, compiled by inductor", compiles=True),
     "folding": Row(leave_out_folding, ONLINE, "answers by the unfolded network with cuDNN"),
     "inference": Row(leave_out_inference, ONLINE, "folded convolutions by cuDNN"),
     "augmentation": Row(leave_out_augmentation, ONLINE, "compiled by inductor", compiles=True),
     "inductor": Row(leave_out_inductor, ("clib",), "nothing is compiled by inductor, the rest as it is"),
     "own kernels": Row(leave_out_own_kernels, ALL, "what every other GPU runs", compiles=True),
     "own kernels, inductor": Row(leave_out_own_kernels_and_inductor, ALL, "the same, nothing compiled by inductor"),
-    "parallel stream": Row(leave_out_parallel_stream, ("agem", "mkd", "mir"), "passes ahead in line with the others"),
-    "projection": Row(leave_out_projection, ("agem",), "A-GEM's projection compiled by inductor", compiles=True),
+    "parallel stream": Row(leave_out_parallel_stream, BESIDE, "passes beside the training pass in line with it"),
     "graphs": Row(leave_out_capture, ALL, "steps are not captured; the first samples only", **FEW),
     "exact: captured": Row(capture_alone, ALL, "other GPUs, without inductor", samples=300),
     "exact: eager": Row(run_eagerly, ALL, "the same, not captured: the journal must be equal", samples=300),

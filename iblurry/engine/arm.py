@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_input
 
-from iblurry.engine.fused import OwnConvolutions
+from iblurry.engine.convolutions import OwnConvolutions
 from iblurry.network.bodies import ConvUnit
 
 

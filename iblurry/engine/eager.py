@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -12,8 +12,8 @@ from torch.backends import mkldnn
 
 from iblurry.augment.pipeline import Pipeline
 from iblurry.compute import ComputeMeter
+from iblurry.engine.accelerator import accelerator
 from iblurry.engine.arm import arm_convolutions
-from iblurry.engine.fused import hopper_convolutions, kernels
 from iblurry.engine.network import OptimizedNetwork
 from iblurry.errors import InputError
 from iblurry.network.bodies import ConvNet
@@ -21,6 +21,7 @@ from iblurry.network.network import Network
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
 Precision = Literal["float32", "bfloat16"]
 HIGH, NORMAL = -1, 0  # priorities of CUDA streams: whose kernels a GPU starts first when it has room for some
 
@@ -68,7 +69,8 @@ class Eager:
             if self.device.type == "cuda":
                 _use_channels_last(network)
                 if network.is_own and all(p.requires_grad for p in network.parameters()):
-                    network.convolutions = hopper_convolutions(network.body, self.device)
+                    own = accelerator(self.device)
+                    network.convolutions = None if own is None else own.training(network.body)
         elif self.device.type == "cpu" and network.is_own:
             network.convolutions = arm_convolutions(network.body)
             if network.convolutions is None and isinstance(network.body, ConvNet) and mkldnn.is_available():
@@ -96,34 +98,33 @@ class Eager:
         finally:
             main.wait_stream(self._side_stream)
 
-    def mark(self) -> torch.cuda.Event | None:
-        """The work of this engine so far, which `parallel_stream` may wait for; None where there are no streams."""
-        return None if self._stream is None else torch.cuda.current_stream(self.device).record_event()
+    def side_by_side(
+        self, main: Callable[[], R], others: Sequence[Callable[[], S]], *, overlap: bool = True
+    ) -> tuple[R, list[S]]:
+        """What all return: on a GPU the others run beside `main`, unless they must not overlap it; else after it.
 
-    def parallel_stream(self, after: torch.cuda.Event | None = None) -> AbstractContextManager[object]:
-        """A stream for small work beside which something else runs, until `join_parallel_stream`.
+        What they read must be kept until the end: memory freed before goes to what `main` runs next, which does not
+        wait for them. They are launched behind it: autograd would make a backward pass wait for what came earlier.
 
-        It waits for a mark, or for everything so far. What it reads must be kept until the join: memory freed before
-        goes to what the engine runs next, which does not wait for it.
+        Parameters
+        ----------
+        main : callable
+            Runs in the current stream.
+        others : sequence of callables
+            Small work that leaves room for it.
+        overlap : bool
+            Whether they may begin before `main` has ended.
         """
-        after = after or self.mark()
-        if after is None:
-            return nullcontext()
-        self._parallel_stream.wait_event(after)
-        return torch.cuda.stream(self._parallel_stream)
-
-    def join_parallel_stream(self) -> None:
-        """What this engine runs from now on waits for the parallel stream."""
-        if self._stream is not None:
-            torch.cuda.current_stream(self.device).wait_stream(self._parallel_stream)
-
-    def take_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """`optimizer.step()`, by an own kernel where there is one for it."""
-        own = kernels(self.device)
-        if own is not None and own.adam.fits(optimizer):
-            own.adam.take_step(optimizer)
-        else:
-            optimizer.step()
+        if self._stream is None or not others or not overlap:
+            return main(), [other() for other in others]
+        current = torch.cuda.current_stream(self.device)
+        begun = current.record_event()
+        done = main()
+        self._parallel_stream.wait_event(begun)
+        with torch.cuda.stream(self._parallel_stream):
+            found = [other() for other in others]
+        current.wait_stream(self._parallel_stream)
+        return done, found
 
     def expect_batch_size(self, network: Network, pipeline: Pipeline, size: int) -> None:
         """Announces that training batches will mostly be of this size; an engine may compile for it."""

@@ -13,8 +13,8 @@ from torch import Tensor
 from iblurry.augment import Augment
 from iblurry.augment.pipeline import AugmentParams, Pipeline
 from iblurry.compute import ComputeMeter, Pass
+from iblurry.engine.accelerator import accelerator
 from iblurry.engine.eager import HIGH, Eager, Precision
-from iblurry.engine.fused import kernels
 from iblurry.engine.network import OptimizedNetwork
 from iblurry.network.network import Network
 from iblurry.network.weights import cuda_generator
@@ -70,10 +70,9 @@ class Graph(Eager):
         return vary if is_own else CompiledOrEager(vary, pipeline.vary_eagerly, "augment")
 
     def _compiled_body(self, network: OptimizedNetwork, images: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
-        convolutions, own = network.convolutions, kernels(self.device)
+        convolutions, own = network.convolutions, accelerator(self.device)
         if own is not None and convolutions is not None and convolutions.finish is not None:
-            prepared: Callable[[Tensor], Tensor] = own.prepare.PreparedBody(network.body, images, self.device)
-            return prepared  # own kernels leave little to compile
+            return own.prepare(network.body, images)  # which leaves little to compile
         body = self.fuse(network.body)
         return body if network.is_own else CompiledOrEager(body, network.body)
 

@@ -22,7 +22,6 @@ class MLPPasses:
     def __init__(self, network: Network) -> None:
         self.network = network
         self.linears = [m for m in network.modules() if isinstance(m, nn.Linear)]  # the head is the last
-        self.gradient: Tensor | None = None  # of the loss for the logits, (B, rows); set between the two passes
         self._inputs: list[Tensor] = []  # of each, in the forward pass
 
     @staticmethod
@@ -43,10 +42,9 @@ class MLPPasses:
         return values, self.network.counted(F.linear(values, head.weight, head.bias))
 
     @torch.no_grad()
-    def backward(self) -> None:
-        """Sets the gradient of each weight."""
-        assert self.gradient is not None, "a forward pass and a loss come before"
-        gradient, self.gradient = self.gradient.masked_fill(~self.network.open, 0.0), None
+    def backward(self, gradient: Tensor) -> None:
+        """Sets the gradient of each weight, given that of the loss for the logits, (B, rows)."""
+        gradient = gradient.masked_fill(~self.network.open, 0.0)
         for at in range(len(self.linears) - 1, -1, -1):
             linear, values = self.linears[at], self._inputs.pop()
             linear.weight.grad, linear.bias.grad = gradient.t().mm(values), gradient.sum(0)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
 
-from iblurry.engine.fused import FoldedBody, OwnConvolutions
-from iblurry.engine.weight_stream import LinearFunction
+from iblurry.engine.convolutions import LinearFunction, OwnConvolutions
+from iblurry.engine.folding import FoldedBody
 from iblurry.network.bodies import BatchNorm
 from iblurry.network.network import Network
 
@@ -98,7 +98,7 @@ class OptimizedNetwork(Network):
     @torch.no_grad()
     def _fold(self) -> FoldedBody:
         if self.folded is None:
-            self.folded = FoldedBody(self.body, self.precision or torch.float32, fuse=self.fuse)
+            self.folded = FoldedBody(self.body, self.precision or torch.float32)
         self.folded.refresh()
         return self.folded
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from iblurry.engine.fused import OwnConvolutions, kernels
+from iblurry.engine.accelerator import Accelerator, accelerator
+from iblurry.engine.convolutions import OwnConvolutions, WeightStream
 from iblurry.engine.network import OptimizedNetwork
-from iblurry.engine.weight_stream import WeightStream
 from iblurry.network import FLOOR
 from iblurry.network.bodies import ConvNet, ConvUnit, ResNet
 
@@ -44,13 +43,13 @@ class StackedNetwork(nn.Module):
         self.models, self.precision, self.layout = models, network.precision, network.layout
         self.body = copy.deepcopy(network.body).train()
         units = [module for module in self.body.modules() if isinstance(module, ConvUnit)]
-        self.own = kernels(network.open.device)
+        self.own = accelerator(network.open.device)
         for unit in units:
             unit.convolution.weight = nn.Parameter(_repeated(unit.convolution.weight, models, network.layout))
             unit[1] = StackedNorm(unit.norm, models)
         convolve, finish, weight_stream = functools.partial(_convolve, models=models, own=self.own), None, None
         if self.own is not None:
-            finish = functools.partial(self.own.training.finish, models=models)
+            finish = functools.partial(self.own.finish_stacked, models=models)
             weight_stream = WeightStream(network.open.device)
         self.convolutions = OwnConvolutions(units, convolve, finish, weight_stream)
         self.descents: list[Any] = []  # of weights that take their steps in the backward pass
@@ -64,22 +63,14 @@ class StackedNetwork(nn.Module):
         These weights get no gradient; the optimizer keeps their momentum and leaves them alone.
         """
         others, (group,) = [], optimizer.param_groups
-        if self.own is None or not group["momentum"]:
+        if self.own is None:
             return
         for unit in self.convolutions.units:
-            weight = unit.convolution.weight
-            if not self.own.training.Descent.fits(unit, self.models):
+            momentum = optimizer.state[unit.convolution.weight].get("momentum_buffer")
+            descent = self.own.descent(unit, self.models, momentum, group)
+            if descent is None:
                 others.append(unit)
                 continue
-            descent = self.own.training.Descent(
-                weight.detach(),
-                rounded=torch.empty_like(weight, dtype=torch.bfloat16),
-                momentum=optimizer.state[weight]["momentum_buffer"],
-                lr=group["lr"],
-                friction=group["momentum"],
-                decay=group["weight_decay"],
-                nesterov=group["nesterov"],
-            )
             unit.convolve = functools.partial(_convolve, models=self.models, own=self.own, descent=descent)
             self.descents.append(descent)
         self.convolutions.units = others
@@ -87,7 +78,7 @@ class StackedNetwork(nn.Module):
     def prepare(self, body: nn.Module, images: Sequence[int]) -> None:
         """Compiles own kernels, where there are any, for a batch (B, C, H, W) of each network; `body` is of one."""
         if self.own is not None:
-            self.own.prepare.compile_stack(body, images, self.weight.device, self.models)
+            self.own.prepare_stack(body, images, self.models)
 
     def forward(self, images: Tensor) -> Tensor:
         """(models * B, C, H, W) float -> (models, B, rows) logits, in training mode."""
@@ -185,7 +176,7 @@ class GroupedNetwork(nn.Module):
     def __init__(self, network: OptimizedNetwork, groups: int) -> None:
         super().__init__()
         assert can_stack(network), "asked before"
-        self.network, self.groups, self.own = network, groups, kernels(network.open.device)
+        self.network, self.groups, self.own = network, groups, accelerator(network.open.device)
         self.body = copy.deepcopy(network.body)  # what runs: the same layers, which have the network's own weights
         units = [unit for unit in network.body.modules() if isinstance(unit, ConvUnit)]
         copies = [unit for unit in self.body.modules() if isinstance(unit, ConvUnit)]
@@ -198,6 +189,7 @@ class GroupedNetwork(nn.Module):
             copied[1] = GroupedNorm(unit.norm, self._slot(unit.norm.weight), self._slot(unit.norm.bias), groups)
         self._head = self._slot(network.head.weight), self._slot(network.head.bias)
         self._run = network.fuse(self.body) if network.fuse else self.body
+        self.similarities: Callable[[Sequence[Tensor]], Tensor] = network.fuse(cosines) if network.fuse else cosines
 
     def _slot(self, weight: Tensor) -> Tensor:
         """Zeros of (groups * length, ...) that take no memory."""
@@ -230,17 +222,15 @@ class GroupedNetwork(nn.Module):
             slopes = torch.autograd.grad(loss, self._slots)
         return [slope.unflatten(0, (groups, -1)) for slope in slopes]
 
-    @torch.no_grad()
-    def similarities(self, gradients: Sequence[Tensor]) -> Tensor:
-        """Cosines between the first group's gradient and each other's, over all weights together, (groups - 1,)."""
-        if self.own is not None:
-            products, squares = self.own.products.with_first(gradients)
-        else:
-            rows = torch.cat([gradient.flatten(1) for gradient in gradients], 1)
-            products, squares = rows @ rows[0], rows.square().sum(1)
-        lengths = squares.sqrt().clamp(min=1e-8)
-        cosines: Tensor = products[1:] / (lengths[1:] * lengths[:1])
-        return cosines
+
+@torch.no_grad()
+def cosines(gradients: Sequence[Tensor]) -> Tensor:
+    """Cosines between the first group's gradient and each other's, over all weights together, (groups - 1,)."""
+    rows = [gradient.flatten(1) for gradient in gradients]
+    products = torch.stack([(row * row[:1]).sum(1) for row in rows]).sum(0)
+    lengths = torch.stack([row.square().sum(1) for row in rows]).sum(0).sqrt().clamp(min=1e-8)
+    found: Tensor = products[1:] / (lengths[1:] * lengths[:1])
+    return found
 
 
 class GroupedNorm(nn.Module):
@@ -282,32 +272,19 @@ def _repeated(weight: Tensor, models: int, layout: torch.memory_format) -> Tenso
     return weight.detach().repeat(models, 1, 1, 1).contiguous(memory_format=layout)
 
 
-def _convolve(maps: Tensor, unit: ConvUnit, *, models: int, own: ModuleType | None, descent: Any = None) -> Tensor:
+def _convolve(maps: Tensor, unit: ConvUnit, *, models: int, own: Accelerator | None, descent: Any = None) -> Tensor:
     """The unit's convolutions of all networks: by own kernels where they fit, else as products with patches."""
-    conv = unit.convolution
-    done: Tensor
-    if own is not None and _fits(maps, unit, models, own):
-        done = own.training.convolve_stacked(maps, unit, models, descent)
-    elif own is not None and own.training.has_patches(maps, conv, models):
-        done = own.training.convolve_patches(maps, unit, models)
-    else:
-        done = _multiply_patches(maps, conv, conv.weight, models)
-    return done
+    done = None if own is None else own.convolve_stacked(maps, unit, models, descent)
+    return _multiply_patches(maps, unit.convolution, unit.convolution.weight, models) if done is None else done
 
 
-def _convolve_grouped(maps: Tensor, unit: ConvUnit, *, slot: Tensor, groups: int, own: ModuleType | None) -> Tensor:
+def _convolve_grouped(maps: Tensor, unit: ConvUnit, *, slot: Tensor, groups: int, own: Accelerator | None) -> Tensor:
     """The unit's convolution, whose gradients come back in the slot, for each group apart."""
-    if own is not None and _fits(maps, unit, 1, own):
-        done: Tensor = own.training.convolve_grouped(maps, unit, slot, groups)
+    done = None if own is None else own.convolve_grouped(maps, unit, slot, groups)
+    if done is not None:
         return done
     weight = unit.convolution.weight.detach()
     return _multiply_patches(maps, unit.convolution, weight.repeat(groups, 1, 1, 1) + slot, groups)
-
-
-def _fits(maps: Tensor, unit: ConvUnit, models: int, own: ModuleType) -> bool:
-    conv = unit.convolution
-    fits: bool = own.training.fits(maps.shape, conv.out_channels, conv.kernel_size[0], conv.stride[0], models)
-    return fits
 
 
 def _multiply_patches(maps: Tensor, conv: nn.Conv2d, weight: Tensor, models: int) -> Tensor:

@@ -16,7 +16,6 @@ from torch.nn import functional as F
 from iblurry.augment import Augment
 from iblurry.augment.pipeline import AugmentParams, StackedParams
 from iblurry.compute import ComputeCounter
-from iblurry.engine.fused import kernels
 from iblurry.engine.optimizer import SGD, Adam, AdamW
 from iblurry.engine.optimizer_state import reset_state, set_lr
 from iblurry.engine.stacked import StackedNetwork, can_stack
@@ -236,8 +235,7 @@ class RefitStack:
             return False
         network, count = context.network, training.rehearsal.joins(memory.capacity)
         return (
-            kernels(context.device) is not None
-            and network.has_kernels
+            network.has_kernels
             and not network.keeps_weights
             and type(context.pipeline.augment) is Augment
             and type(training.rehearsal) is Shuffled

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import nullcontext
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -56,15 +55,14 @@ class Trainer:
         self.measures = any(part.needs_losses for part in self.parts.values())
         self.needs_plain = any(term.needs_plain for term in training.terms)
         self.unmixed_last = any(term.unmixed_last for term in training.terms)
-        looking = [rule for rule in training.gradient if type(rule).ahead is not GradientRule.ahead]
-        self.rules_look_ahead = bool(looking)
-        network = context.network  # with own kernels a pass itself waits until the weights are rounded
-        can_overlap = network.has_kernels and network.passes_can_overlap
-        self.rules_overlap = can_overlap and all(rule.overlaps_forward for rule in looking)
+        network = context.network
+        overlap = [rule.overlaps_forward for rule in training.gradient if type(rule).ahead is not GradientRule.ahead]
+        can_overlap = network.has_kernels and network.passes_can_overlap  # else a pass rounds the weights itself
+        self.rules_overlap = can_overlap and bool(overlap) and all(overlap)
         self.looks_ahead = any(type(term).ahead is not Term.ahead for term in training.terms)
         is_cross_entropy = [type(term) for term in training.terms] == [CrossEntropy]
         self.mlp = MLPPasses(network) if is_cross_entropy and MLPPasses.fits(network) else None
-        body, head = context.network.body_parameters(), context.network.head_parameters()
+        body, head = network.body_parameters(), network.head_parameters()
         groups = [body, head] if training.schedule.separate_head_lr else [body + head]
         self.optimizer = training.optimizer.start(groups, tensor_lr=training.schedule.lr_scale is not None)
         self.unscaled_lrs = [torch.zeros((), device=self.engine.device) for _ in groups]  # where `lr_scale` is used
@@ -185,41 +183,35 @@ class Trainer:
     ) -> tuple[Tensor, Tensor | None]:
         """The device's half. Tensors only: no value is read, so it can run as a captured graph."""
         context, training = self.context, self.training
-        begun = self.engine.mark() if self.rules_look_ahead else None  # from here on rules may prepare their images
-        for_rehearsal = drawn.get("rehearsal", self._nothing)._replace(augment_params=params)
-        rows = training.rehearsal.choose(stream, for_rehearsal)
-        batch = _join(stream, context.memory.read(rows))
-        if params.mixes and (unmixed := max(term.unmixed(len(rows)) for term in training.terms)):
-            params = params.unmixed_from(len(batch.labels) - unmixed)
+        rows = training.rehearsal.choose(stream, drawn.get("rehearsal", self._nothing)._replace(augment_params=params))
+        batch = stream.joined(context.memory.read(rows))
+        params = self._leave_unmixed(params, len(rows), len(batch.labels))
         images = context.pipeline.train(batch.images, params)
         rules = [(rule, drawn.get(f"gradient.{i}", self._nothing)) for i, rule in enumerate(training.gradient)]
-        with context.network.constant() if self.rules_look_ahead else nullcontext():
-            loss, forward = self.forward_loss(images, batch, rows, params)
-            if self.rules_look_ahead and not self.rules_overlap:
-                begun = self.engine.mark()
-            self.backward(loss)
-            if self.rules_look_ahead:  # beside both passes; called earlier, autograd would make the backward one wait
-                with self.engine.parallel_stream(begun):
-                    for rule, rows_drawn in rules:
-                        rule.ahead(rows_drawn)
-                self.engine.join_parallel_stream()
+        with context.network.constant():
+            (loss, forward), _ = self.engine.side_by_side(
+                lambda: self.passes(images, batch, rows, params),
+                [functools.partial(rule.ahead, rows_drawn) for rule, rows_drawn in rules],
+                overlap=self.rules_overlap,
+            )
         for term in training.terms:
             term.add_gradient()
         for rule, rows_drawn in rules:
             rule.adjust(rows_drawn)
-        if (scale := training.schedule.lr_scale) is not None:
-            for group, lr in zip(self.optimizer.param_groups, self.unscaled_lrs, strict=True):
-                group["lr"].copy_(lr * scale)
-        self.engine.take_step(self.optimizer)
+        self._take_step()
         with torch.no_grad():
-            rows_measured = measure if isinstance(measure, Tensor) else None
-            losses = None if measure is False else context.memory_losses(rows_measured)
+            losses = None if measure is False else context.memory_losses(None if measure is True else measure)
             self.tell(Update(rows, losses, forward=forward))
             self.loss.copy_(loss)
         return rows, losses
 
-    def forward_loss(self, images: Tensor, batch: Batch, rows: Tensor, params: AugmentParams) -> tuple[Tensor, Forward]:
-        """The loss of a batch, and the forward pass it is of.
+    def _leave_unmixed(self, params: AugmentParams, rows: int, images: int) -> AugmentParams:
+        """Lets CutMix leave the last of so many images as they are, where a term asks for it."""
+        unmixed = max(term.unmixed(rows) for term in self.training.terms) if params.mixes else 0
+        return params.unmixed_from(images - unmixed) if unmixed else params
+
+    def passes(self, images: Tensor, batch: Batch, rows: Tensor, params: AugmentParams) -> tuple[Tensor, Forward]:
+        """The forward and the backward pass: the loss of a batch, whose gradients are set, and what it is of.
 
         Parameters
         ----------
@@ -235,31 +227,35 @@ class Trainer:
         network, terms = self.context.network, self.training.terms
         partners = batch.labels.index_select(0, params.partner) if params.mixes else None
         plain = self.context.pipeline.plain(batch.images, params) if self.needs_plain else None
-        ahead: list[Any] = [None] * len(terms)
-        if self.looks_ahead:
-            with self.engine.parallel_stream():  # small batches leave room on the device for two passes
-                ahead = [term.ahead(images, plain) for term in terms]
         network.train(not self.frozen_norm)
-        with network.meter.counting("training", has_backward=True):
-            features, logits = (self.mlp or network).forward_both(images)
+        (features, logits), ahead = self.engine.side_by_side(
+            lambda: self._forward(images),
+            [functools.partial(term.ahead, images, plain) for term in terms if self.looks_ahead],
+        )
         streamed = len(batch.labels) - len(rows)
         forward = Forward(images, logits, batch.labels, partners, params.lam, streamed, rows, features, plain)
-        if self.looks_ahead:
-            self.engine.join_parallel_stream()
         if self.mlp is not None:
-            loss, self.mlp.gradient = cross_entropy_by_hand(forward)
+            loss, gradient = cross_entropy_by_hand(forward)
+            self.mlp.backward(gradient)
             return loss, forward
-        losses = [term.loss(forward._replace(ahead=known)) for term, known in zip(terms, ahead, strict=True)]
-        return functools.reduce(torch.add, losses), forward
-
-    def backward(self, loss: Tensor) -> None:
-        """Sets the gradients of the loss that `forward_loss` returned."""
-        if self.mlp is not None:
-            self.mlp.backward()
-            return
+        known = ahead or [None] * len(terms)
+        losses = [term.loss(forward._replace(ahead=one)) for term, one in zip(terms, known, strict=True)]
+        loss = functools.reduce(torch.add, losses)
         self.optimizer.zero_grad()
-        with self.context.network.parallel_backward():
+        with network.parallel_backward():
             loss.backward()
+        return loss, forward
+
+    def _forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        with self.context.network.meter.counting("training", has_backward=True):
+            return (self.mlp or self.context.network).forward_both(images)
+
+    def _take_step(self) -> None:
+        """The optimizer's step, at rates that the schedule scales on the device."""
+        if (scale := self.training.schedule.lr_scale) is not None:
+            for group, lr in zip(self.optimizer.param_groups, self.unscaled_lrs, strict=True):
+                group["lr"].copy_(lr * scale)
+        self.optimizer.step()
 
     def tell(self, update: Update) -> None:
         """Tells what parts share, then the parts, of an update."""
@@ -292,10 +288,3 @@ class DrawnAhead(NamedTuple):
         if len(rows[-1]) != len(rows[0]):  # the last batch of an epoch
             del rows[-1]
         return cls(first, size, context.engine.to_device(torch.tensor(rows, dtype=torch.int64)).unbind())
-
-
-def _join(stream: Batch, memory: Batch) -> Batch:
-    """Streamed samples first."""
-    if not len(stream.labels):
-        return memory
-    return Batch(torch.cat([stream.images, memory.images]), torch.cat([stream.labels, memory.labels]))

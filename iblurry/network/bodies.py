@@ -160,7 +160,6 @@ class ConvUnit(nn.Sequential):
     convolve: Callable[[Tensor, ConvUnit], Tensor] | None = None  # the convolution of a training step
     finish: Callable[[Tensor, ConvUnit, Tensor | None], Tensor] | None = None  # what follows it, and the sum behind
     weight_bf16: Tensor | None = None  # the convolution's weight rounded to bfloat16, during a forward pass
-    sums: Any = None  # of the convolution's maps, for `finish`
     receives: PassedGradient | None = None  # what the convolution's gradient is added to, during a training step
     passes: PassedGradient | None = None  # where the convolution puts the gradient for its input
     passes_sum: PassedGradient | None = None  # where `finish` puts the gradient for the maps that are added

@@ -19,6 +19,12 @@ class Batch(NamedTuple):
     images: Tensor  # (B, C, H, W) uint8
     labels: Tensor  # (B,) int64, head rows
 
+    def joined(self, others: Batch) -> Batch:
+        """These samples, then the others."""
+        if not len(self.labels):
+            return others
+        return Batch(torch.cat([self.images, others.images]), torch.cat([self.labels, others.labels]))
+
 
 class Sample(NamedTuple):
     """One sample: a batch of one whose head row the host knows too."""

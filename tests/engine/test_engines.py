@@ -10,7 +10,7 @@ import torch
 from iblurry.engine import eager
 from iblurry.engine.devices import default_device, make_engine
 from iblurry.engine.eager import Eager
-from iblurry.engine.fused import FoldedBody
+from iblurry.engine.folding import FoldedBody
 from iblurry.engine.graph import _filled, _form
 from iblurry.engine.network import OptimizedNetwork
 from iblurry.engine.optimizer import SGD, Adam

@@ -18,7 +18,9 @@ def test_weights_and_optimizer_are_those_of_autograd(method, mixed, monkeypatch)
     images, labels = rng.integers(0, 256, (40, 3, 8, 8), dtype=np.uint8), rng.integers(0, 4, 40)
     used: list[MLPPasses] = []
     backward = MLPPasses.backward
-    monkeypatch.setattr(MLPPasses, "backward", lambda passes: (used.append(passes), backward(passes)))
+    monkeypatch.setattr(
+        MLPPasses, "backward", lambda passes, gradient: (used.append(passes), backward(passes, gradient))
+    )
 
     def learnt() -> Learner:
         augment = Augment(pad=2, cutmix=mixed)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from iblurry.engine.fused import OwnConvolutions
+from iblurry.engine.convolutions import OwnConvolutions
 from iblurry.errors import DataError, InputError
 from iblurry.learner import export
 from iblurry.learner.exported import KEY, load_exported

@@ -41,18 +41,9 @@ def convolve(maps: Tensor, weight: Tensor, bias: Tensor, plus: Tensor | None = N
     return _run(conv3x3_128.convolve_128, maps, weight, bias, plus)
 
 
-def convolve_64(
-    maps: Tensor, weight: Tensor, plus: Tensor | None, *, backwards: bool, models: int, sums: Tensor | None = None
-) -> Tensor:
+def convolve_64(maps: Tensor, weight: Tensor, plus: Tensor | None, *, backwards: bool, models: int) -> Tensor:
     """weight * maps + plus, or the gradient with respect to the input maps; arguments as of `convolution.convolve`."""
-    return _run(conv3x3_64.convolve_64, maps, weight, None, plus, models, sums, ENDS=False, BACK=backwards)
-
-
-def plan_sums(count: int, high: int, wide: int, models: int, device: torch.device) -> tuple[int, int]:
-    """Into how many parts `convolve_64` divides the pixels of each model's `count` maps, and how many each has."""
-    tiles = count_tiles(count, high, wide)
-    each = -(-tiles // _share(tiles, models, device))
-    return -(-tiles // each), each * PIXELS
+    return _run(conv3x3_64.convolve_64, maps, weight, None, plus, models, ENDS=False, BACK=backwards)
 
 
 def _share(tiles: int, models: int, device: torch.device) -> int:
@@ -69,17 +60,13 @@ def _run(
     bias: Tensor | None,
     plus: Tensor | None,
     models: int = 1,
-    sums: Tensor | None = None,
     **constants: bool,
 ) -> Tensor:
     """Weights are loaded for all outputs at a time; a block has tiles of one model."""
     count, channels, high, wide = maps.shape
     tiles = count_tiles(count // models, high, wide)
     done = maps.new_empty(count, high, wide, channels).permute(0, 3, 1, 2)
-    beside = _share(tiles, models, maps.device) if sums is None else len(sums) // models
-    to_sums = (done if sums is None else sums,) if channels == 64 else ()
-    if channels == 64:
-        constants["SUMS"] = sums is not None
+    beside = _share(tiles, models, maps.device)
     launch(
         kernel,
         models * beside,
@@ -90,7 +77,6 @@ def _run(
         done if bias is None else bias,
         done if plus is None else plus,
         done,
-        *to_sums,
         tiles,
         beside,
         HIGH=high,

@@ -29,33 +29,30 @@ from iblurry.engine.hopper.conv3x3_tiles import (
 
 @gluon.jit(do_not_specialize=["tiles", "beside"])
 def convolve_64(
-    images, edges, kernel, maps, bias, plus, done, to_sums, tiles, beside, HIGH: gl.constexpr, WIDE: gl.constexpr,
-    ROWS: gl.constexpr, ADDS: gl.constexpr, ENDS: gl.constexpr, BACK: gl.constexpr, SUMS: gl.constexpr,
-    num_warps: gl.constexpr,
+    images, edges, kernel, maps, bias, plus, done, tiles, beside, HIGH: gl.constexpr, WIDE: gl.constexpr,
+    ROWS: gl.constexpr, ADDS: gl.constexpr, ENDS: gl.constexpr, BACK: gl.constexpr, num_warps: gl.constexpr,
 ):  # fmt: skip
     """A product of (outputs, taps * channels) and (taps * channels, pixels), tile after tile by the same block.
 
     Two groups of four warps alternate: while one stores its tile, the other uses the tensor cores. `beside` blocks
-    share the tiles of a model. BACK: the weights as they lie, taps in reverse. SUMS: a block's tiles are neighbours,
-    and it stores what batch norm needs of them, see `MapSums`.
+    share the tiles of a model. BACK: the weights as they lie, taps in reverse.
     """
     xs = gl.allocate_shared_memory(images.dtype, [3 * (ROWS + 2), WIDE, 64], kernel.layout)
     ws = gl.allocate_shared_memory(kernel.dtype, [9, 64, 64], kernel.layout)
     arrivals = gl.allocate_shared_memory(gl.int64, [7, 1], mbarrier.MBarrierLayout())  # by group and slot; the weights
-    free = gl.allocate_shared_memory(gl.int64, [4, 1], mbarrier.MBarrierLayout())  # by slot; the second group's moments
-    moments = gl.allocate_shared_memory(gl.float32, [2, 64], gl.SwizzledSharedLayout(1, 1, 1, order=[0]))
+    free = gl.allocate_shared_memory(gl.int64, [3, 1], mbarrier.MBarrierLayout())  # by slot
     for s in gl.static_range(7):
         mbarrier.init(arrivals.index(s), count=1)
-    for s in gl.static_range(4):
+    for s in gl.static_range(3):
         mbarrier.init(free.index(s), count=1)
     fence_async_shared()
     shared = (xs, ws, arrivals, free)
-    given = (bias, plus, done, to_sums, tiles, beside)
+    given = (bias, plus, done, tiles, beside)
     gl.warp_specialize(
         [
-            (_compute_64, (shared, given, moments, gl.constexpr(0), WIDE, ROWS, ADDS, ENDS, BACK, SUMS)),
-            (_compute_64, (shared, given, moments, gl.constexpr(1), WIDE, ROWS, ADDS, ENDS, BACK, SUMS)),
-            (_load_64, (shared, images, edges, kernel, maps, plus, tiles, beside, HIGH, WIDE, ROWS, ADDS, SUMS)),
+            (_compute_64, (shared, given, gl.constexpr(0), WIDE, ROWS, ADDS, ENDS, BACK)),
+            (_compute_64, (shared, given, gl.constexpr(1), WIDE, ROWS, ADDS, ENDS, BACK)),
+            (_load_64, (shared, images, edges, kernel, maps, plus, tiles, beside, HIGH, WIDE, ROWS, ADDS)),
         ],
         [4, 1],
         [240, 24],
@@ -63,38 +60,33 @@ def convolve_64(
 
 
 @gluon.jit
-def _tiles_of_block(tiles, beside, SUMS: gl.constexpr):
-    """Returns a block's model, the first of its tiles, the end of them, and the step from one to the next."""
+def _tiles_of_block(tiles, beside):
+    """Returns a block's model, the first of its tiles, and the end of the model's; a block has each `beside`-th."""
     model = gl.program_id(0) // beside
     part = gl.program_id(0) % beside
-    if SUMS:
-        each = (tiles + beside - 1) // beside
-        first, end, step = part * each, gl.minimum((part + 1) * each, tiles), 1
-    else:
-        first, end, step = part, tiles, beside
-    return model, model * tiles + first, model * tiles + end, step
+    return model, model * tiles + part, (model + 1) * tiles
 
 
 @gluon.jit
 def _load_64(
     shared, images, edges, kernel, maps, plus, tiles, beside, HIGH: gl.constexpr, WIDE: gl.constexpr,
-    ROWS: gl.constexpr, ADDS: gl.constexpr, SUMS: gl.constexpr,
+    ROWS: gl.constexpr, ADDS: gl.constexpr,
 ):  # fmt: skip
     """Loads the weights, then one tile after the other: a slot for each column of taps."""
     xs, ws, arrivals, free = shared
-    model, first, end, step = _tiles_of_block(tiles, beside, SUMS)
+    model, first, end = _tiles_of_block(tiles, beside)
     mbarrier.expect(arrivals.index(6), 9 * kernel.block_type.nbytes)
     for tap in gl.static_range(9):
         tma.async_copy_global_to_shared(kernel, [model * 64, tap * 64], arrivals.index(6), ws.index(tap))
     VALUES: gl.constexpr = ROWS * WIDE * 64
     turn = 0
-    for tile in range(first, end, step):
+    for tile in range(first, end, beside):
         for s in gl.static_range(3):
             mbarrier.wait(free.index(s), turn ^ 1)
             arrival = arrivals.index(turn * 3 + s)
             mbarrier.expect(arrival, images.block_type.nbytes + edges.block_type.nbytes)
             fetch(images, edges, xs, arrival, s, tile, s - 1, 0, HIGH, ROWS)
-        after = gl.minimum(tile + step, end - 1)
+        after = gl.minimum(tile + beside, end - 1)
         prefetch_l2(maps, after, VALUES)
         if ADDS:
             prefetch_l2(plus, after, VALUES)
@@ -103,24 +95,20 @@ def _load_64(
 
 @gluon.jit
 def _compute_64(
-    shared, given, moments, GROUP: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr, ADDS: gl.constexpr,
-    ENDS: gl.constexpr, BACK: gl.constexpr, SUMS: gl.constexpr,
+    shared, given, GROUP: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr, ADDS: gl.constexpr,
+    ENDS: gl.constexpr, BACK: gl.constexpr,
 ):  # fmt: skip
     """Computes every second tile of the block."""
     xs, ws, arrivals, free = shared
-    bias, plus, done, to_sums, tiles, beside = given
-    _, first, end, step = _tiles_of_block(tiles, beside, SUMS)
+    bias, plus, done, tiles, beside = given
+    _, first, end = _tiles_of_block(tiles, beside)
     BM: gl.constexpr = ROWS * WIDE
     accumulator: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
-    by_output: gl.constexpr = gl.SliceLayout(1, accumulator)
-    whole = gl.zeros([64], gl.float32, by_output)  # the sum of each output, and of its squared deviations
-    spread = gl.zeros([64], gl.float32, by_output)
-    met = 0  # tiles
     added = load_bias(bias, BM) if ENDS else 0.0
     place = output_offsets(BM, 64)
     turn = 0
     mbarrier.wait(arrivals.index(6), 0)
-    for tile in range(first + GROUP * step, end, 2 * step):
+    for tile in range(first + GROUP * beside, end, 2 * beside):
         total = warpgroup_mma_init(gl.zeros([64, BM], gl.float32, accumulator))
         start = tile_offset(tile, BM * 64)
         more = gl.load(plus + start + place) if ADDS else bias
@@ -135,31 +123,5 @@ def _compute_64(
         release(free, 2, True)
         if ENDS:
             sums = gl.maximum(sums + added, 0.0)
-        if SUMS:
-            value = sums.to(gl.bfloat16).to(gl.float32)
-            found = gl.sum(value, 1)
-            off = value - (found / BM)[:, None]
-            whole, spread = merge_moments(whole, spread, met, found, gl.sum(off * off, 1), 1, BM)
-            met += 1
         store_outputs(sums, more, done + start, place, ADDS)
         turn = turn ^ 1
-    if SUMS:
-        if GROUP == 1:
-            moments.index(0).store(whole)
-            moments.index(1).store(spread)
-            release(free, 3, True)
-        else:
-            mbarrier.wait(free.index(3), 0)
-            others = moments.index(0).load(by_output), moments.index(1).load(by_output)
-            whole, spread = merge_moments(whole, spread, met, others[0], others[1], (end - first) // 2, BM)
-            to = to_sums + gl.program_id(0) * 128 + gl.arange(0, 64, by_output)
-            gl.store(to, whole)
-            gl.store(to + 64, spread)
-
-
-@gluon.jit
-def merge_moments(whole, spread, count, other_whole, other_spread, other_count, EACH: gl.constexpr):
-    """The sum and the sum of squared deviations from the mean, of two sets of so many times EACH values."""
-    between = other_whole / gl.maximum(other_count, 1) - whole / gl.maximum(count, 1)
-    weight = (count * other_count).to(gl.float32) / (gl.maximum(count + other_count, 1) * EACH).to(gl.float32)
-    return whole + other_whole, spread + other_spread + between * between * weight

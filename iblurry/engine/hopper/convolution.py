@@ -83,14 +83,12 @@ def convolve(
     plus: Tensor | None = None,
     backwards: bool = False,
     models: int = 1,
-    sums: Tensor | None = None,
 ) -> Tensor:
     """relu(weight * maps + bias) + plus, or weight * maps without a bias; padded by half the kernel's side.
 
     `backwards`: the gradient with respect to the input maps; `maps` is then the gradient of the output maps. `models`:
     how many models are stacked, one behind the other in `maps` and in `weight`. Everything is bfloat16 and channels
-    last. `sums`: where each tile puts the sum of every channel and that of its squared deviations from the tile's mean,
-    as `MapSums`.
+    last.
     """
     count, channels, high, wide = maps.shape
     side, outputs = weight.shape[2], weight.shape[1] if backwards else len(weight) // models
@@ -106,7 +104,6 @@ def convolve(
         describe_weights(weight, box),
         done if bias is None else bias,
         done if plus is None else plus,
-        done if sums is None else sums,
         done,
         count,
         count // models,
@@ -125,8 +122,6 @@ def convolve(
         ENDS=bias is not None,
         ADDS=plus is not None,
         BACK=backwards,
-        SUMS=sums is not None,
-        WHOLE=sums is not None and count % tile.images == 0,
         num_warps=tile.warps,
     )
     return done
@@ -223,11 +218,10 @@ def _fetch(
 
 @gluon.jit(do_not_specialize=["count", "each"])  # not compiled for each size of a batch again
 def _convolve(
-    images, kernel, bias, plus, sums_to, done, count, each, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr,
+    images, kernel, bias, plus, done, count, each, CHANNELS: gl.constexpr, OUTPUTS: gl.constexpr,
     HIGH: gl.constexpr, WIDE: gl.constexpr, SIDE: gl.constexpr, STRIDE: gl.constexpr, SPREAD: gl.constexpr,
     IMAGES: gl.constexpr, ROWS: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr,
-    ENDS: gl.constexpr, ADDS: gl.constexpr, BACK: gl.constexpr, SUMS: gl.constexpr, WHOLE: gl.constexpr,
-    num_warps: gl.constexpr,
+    ENDS: gl.constexpr, ADDS: gl.constexpr, BACK: gl.constexpr, num_warps: gl.constexpr,
 ):  # fmt: skip
     """A product of (pixels, taps * channels) and (taps * channels, outputs), whose left side is never written out.
 
@@ -293,20 +287,6 @@ def _convolve(
     pixel = (image * HIGH + row) * WIDE + gl.arange(0, BM, gl.SliceLayout(1, whole_rows))
     column = output + gl.arange(0, BN, gl.SliceLayout(0, whole_rows))
     is_there = (pixel < count * HIGH * WIDE)[:, None]
-    if SUMS:  # tiles are in the order of the pixels
-        tile = (image * HIGH + row) * WIDE // BM
-        value = result.to(gl.float32)
-        if WHOLE:
-            first = gl.sum(value, 0)
-            off = value - (first / BM)[None, :]
-        else:
-            held = gl.minimum(count * HIGH * WIDE - tile * BM, BM).to(gl.float32)
-            value = gl.where(is_there, value, 0.0)
-            first = gl.sum(value, 0)
-            off = gl.where(is_there, value - (first / held)[None, :], 0.0)
-        to = sums_to + tile * 2 * OUTPUTS + column
-        gl.store(to, first)
-        gl.store(to + OUTPUTS, gl.sum(off * off, 0))
     if SPREAD == 2:
         pixel = (2 * (pixel // WIDE) + odd_high) * (2 * WIDE) + 2 * (pixel % WIDE) + odd_wide
     place = pixel.to(gl.int64)[:, None] * OUTPUTS + column[None, :]

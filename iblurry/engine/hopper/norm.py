@@ -38,16 +38,6 @@ class NormState(NamedTuple):
     momentum: float
 
 
-class MapSums(NamedTuple):
-    """Of each model's maps, channel by channel and part by part: the sum, and that of squared deviations from the
-    part's own mean.
-    """
-
-    values: Tensor  # (models * parts, 2, channels)
-    parts: int  # of a model
-    each: int  # pixels of a part; the last one may have fewer
-
-
 class NormFunction(torch.autograd.Function):
     """relu(norm(maps)) + plus."""
 
@@ -60,11 +50,10 @@ class NormFunction(torch.autograd.Function):
         plus: Tensor | None,
         state: NormState,
         models: int,
-        sums: MapSums | None = None,
         passed: PassedGradient | None = None,
     ) -> Tensor:
-        """`sums` are those of the maps, if they are known; `passed` takes the gradient for `plus`, if it is given."""
-        done, moments = normalise(maps, weight, bias, plus, state, models, sums)
+        """`passed` takes the gradient for `plus`, if it is given."""
+        done, moments = normalise(maps, weight, bias, plus, state, models)
         ctx.save_for_backward(maps, weight, bias, moments)
         ctx.adds, ctx.models, ctx.passed = plus is not None, models, passed
         return done
@@ -77,7 +66,7 @@ class NormFunction(torch.autograd.Function):
         if ctx.passed is not None:
             ctx.passed.gradient = grads
         for_plus = grads if ctx.adds and ctx.passed is None else None
-        return before, slopes[1], slopes[0], for_plus, None, None, None, None
+        return before, slopes[1], slopes[0], for_plus, None, None, None
 
 
 def normalise(
@@ -87,19 +76,16 @@ def normalise(
     plus: Tensor | None,
     state: NormState,
     models: int,
-    sums: MapSums | None = None,
 ) -> tuple[Tensor, Tensor]:
     """relu(norm(maps)) + plus, and (2, models * channels): means and inverse deviations."""
     maps = _channels_last(maps)
     plan, summed = NormPlan.finer(maps, models), NormPlan.of(maps, models)
-    done, moments = torch.empty_like(maps), weight.new_empty(2, len(weight))
-    if sums is None:
-        _, each, _, parts = summed.sizes
-        sums = MapSums(summed.new_sums(maps), parts, each)
-        launch(_sum_maps, summed.blocks, maps, sums.values, *summed.sizes, **summed.constants)
+    done, moments, sums = torch.empty_like(maps), weight.new_empty(2, len(weight)), summed.new_sums(maps)
+    launch(_sum_maps, summed.blocks, maps, sums, *summed.sizes, **summed.constants)
+    _, each, _, parts = summed.sizes
     added = maps if plus is None else _channels_last(plus)
-    given = maps, added, *sums, weight, bias, *state.running, moments, done, state.eps, state.momentum
-    constants = plan.constants | {"PARTS": room_for(sums.parts), "ADDS": plus is not None}
+    given = maps, added, sums, parts, each, weight, bias, *state.running, moments, done, state.eps, state.momentum
+    constants = plan.constants | {"PARTS": room_for(parts), "ADDS": plus is not None}
     launch(_normalise, plan.blocks, *given, len(weight), *plan.sizes, **constants)
     return done, moments
 
@@ -192,7 +178,7 @@ def _total(sums, model, channels, depth, parts, PARTS: tl.constexpr):
 
 @triton.jit
 def _moments(sums, model, channels, rows, depth, parts, each, PARTS: tl.constexpr):
-    """Mean and variance from `MapSums`, in a fixed order."""
+    """Mean and variance from the sums of `_sum_maps`, in a fixed order."""
     part = tl.arange(0, PARTS)[:, None]
     is_there = part < parts
     place = sums + (model * parts + part) * 2 * depth + channels[None, :]
@@ -206,7 +192,10 @@ def _moments(sums, model, channels, rows, depth, parts, each, PARTS: tl.constexp
 
 @_compiled_once
 def _sum_maps(maps, sums, rows, each, depth, parts, ROWS: tl.constexpr, ACROSS: tl.constexpr, STAGES: tl.constexpr):
-    """See `MapSums`: by sums of x - k, where k is the model's first pixel, so a large mean takes no digits of them."""
+    """Of each part: the sum of every channel, and that of squared deviations from the part's own mean.
+
+    By sums of x - k, where k is the model's first pixel, so a large mean takes no digits of them.
+    """
     model, part, channels = _place(tl.program_id(0), depth, parts, ACROSS)
     maps += model.to(tl.int64) * rows * depth + channels[None, :]
     centre = tl.load(maps).to(tl.float32)

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from iblurry.engine.fused import ALIGNED
+from iblurry.engine.folding import ALIGNED
 from iblurry.engine.hopper import inference, norm
 from iblurry.engine.hopper.compiler import Call, start, wait
-from iblurry.engine.hopper.training import fits, plan_sums, run_convolution
+from iblurry.engine.hopper.training import fits, run_convolution
 from iblurry.engine.hopper.weight_gradient import LEAST, Descent, can_descend, descend, weight_gradient
 from iblurry.network.bodies import ConvUnit, ResidualBlock
 
@@ -113,7 +113,7 @@ def _find_shapes(body: nn.Module, images: Sequence[int]) -> list[UnitShape]:
 
 def _forward_calls(shapes: Sequence[UnitShape], models: int = 1) -> list[tuple[Hashable, Call]]:
     units = [_on_patches(shape)._replace(receives=False) for shape in shapes]
-    norms = {(shape.adds, _norm_kind(shape, models, _sums(shape, models))): shape for shape in _normed(units)}
+    norms = {(shape.adds, _norm_kind(shape, models)): shape for shape in _normed(units)}
     return [
         *_patches(shapes, LEAST),
         *_keyed("convolve", [shape._replace(adds=False) for shape in units], models, _convolve),
@@ -173,16 +173,7 @@ def _keyed(
 
 def _convolve(shape: UnitShape, models: int) -> None:
     if _fits(shape, models):
-        sums = _sums(shape, models)
-        values = None if sums is None else sums.values
-        run_convolution(_maps(shape, models), _weight(shape, models), shape.stride, False, models, sums=values)
-
-
-def _sums(shape: UnitShape, models: int) -> norm.MapSums | None:
-    """What the convolution sums up for batch norm, if it does."""
-    maps, (outputs, _, side, _) = _maps(shape, models), shape.weight
-    size = plan_sums(maps.shape, outputs, side, shape.stride, models, maps.device) if _fits(shape, models) else None
-    return None if size is None else norm.MapSums(torch.empty(models * size[0], 2, outputs, device="meta"), *size)
+        run_convolution(_maps(shape, models), _weight(shape, models), shape.stride, False, models)
 
 
 def _convolve_backwards(shape: UnitShape, models: int) -> None:
@@ -203,21 +194,17 @@ def _weight_gradient(shape: UnitShape, models: int) -> None:
     descend(after, maps, shape.stride, models, Descent(weight, rounded, weight, lr, 0.9, 0.0, nesterov=True))
 
 
-def _norm_kind(shape: UnitShape, models: int, sums: norm.MapSums | None = None) -> tuple[int, ...]:
-    """Which norm kernels a pass has: how many loads they have under way, and how many parts the second adds up.
-
-    The first is not there where the sums are.
-    """
+def _norm_kind(shape: UnitShape, models: int) -> tuple[int, ...]:
+    """Which norm kernels a pass has: how many loads they have under way, and how many parts the second adds up."""
     maps = _after(shape, models)
     first, second = norm.NormPlan.of(maps, models), norm.NormPlan.finer(maps, models)
-    stages = (first.constants["STAGES"] if sums is None else 0), second.constants["STAGES"]
-    return *stages, norm.room_for(first.sizes[-1] if sums is None else sums.parts)
+    return first.constants["STAGES"], second.constants["STAGES"], norm.room_for(first.sizes[-1])
 
 
 def _normalise(shape: UnitShape, models: int) -> None:
     maps, flat = _after(shape, models), torch.empty(models * shape.weight[0], device="meta")
     plus, state = maps if shape.adds else None, norm.NormState((flat, flat), 1.0, 0.1)
-    norm.normalise(maps, flat, flat, plus, state, models, _sums(shape, models))
+    norm.normalise(maps, flat, flat, plus, state, models)
 
 
 def _differentiate(shape: UnitShape, models: int) -> None:

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from iblurry.engine.fused import fits_patch
+from iblurry.engine.convolutions import WeightStream
+from iblurry.engine.folding import fits_patch
 from iblurry.engine.hopper import conv3x3, convolution
 from iblurry.engine.hopper.convolution import choose_tile, group_rows
 from iblurry.engine.hopper.inference import write_patches
-from iblurry.engine.hopper.norm import ACROSS, PARTS, MapSums, NormFunction, NormState
+from iblurry.engine.hopper.norm import ACROSS, NormFunction, NormState
 from iblurry.engine.hopper.weight_gradient import (
     LEAST,
     PIXELS,
@@ -22,7 +23,6 @@ from iblurry.engine.hopper.weight_gradient import (
     plan_tiles,
     weight_gradient,
 )
-from iblurry.engine.weight_stream import WeightStream
 from iblurry.network.bodies import ConvUnit, PassedGradient
 
 
@@ -59,11 +59,10 @@ def convolve_patches(images: Tensor, unit: ConvUnit, models: int) -> Tensor:
 def finish(maps: Tensor, unit: ConvUnit, plus: Tensor | None, models: int = 1) -> Tensor:
     """Batch norm, ReLU and the sum behind the unit: by own kernels in a training step, else by torch's."""
     norm: Any = unit[1]
-    sums, unit.sums = unit.sums, None
     if norm.training and maps.dtype is torch.bfloat16 and maps.shape[1] % ACROSS == 0:
         state = NormState((norm.running_mean, norm.running_var), norm.eps, norm.momentum)
         passed = unit.passes_sum if plus is not None and _is_awaited(unit.passes_sum) else None
-        given = maps, norm.weight, norm.bias, plus, state, models, sums, passed
+        given = maps, norm.weight, norm.bias, plus, state, models, passed
         done: Tensor = NormFunction.apply(*given)  # type: ignore[no-untyped-call]
         return done
     maps = F.relu(norm(maps))
@@ -74,10 +73,9 @@ def convolve_stacked(maps: Tensor, unit: ConvUnit, models: int, descent: Descent
     """The convolutions of so many models in a training step, each of its share of the maps and of the weights."""
     conv = unit.convolution
     if descent is not None:
-        stride, side = conv.stride[0], conv.kernel_size[0]
-        size = _plan_sums(maps, unit, models, side, stride)
-        also = unit.receives, unit.passes, size, unit.weight_stream
-        return _with_sums(unit, DescendFunction.apply(maps, descent, stride, models, *also), size)  # type: ignore[no-untyped-call]
+        also = unit.receives, unit.passes, unit.weight_stream
+        done: Tensor = DescendFunction.apply(maps, descent, conv.stride[0], models, *also)  # type: ignore[no-untyped-call]
+        return done
     rounded = conv.weight.detach().to(torch.bfloat16) if unit.weight_bf16 is None else unit.weight_bf16
     given = maps, conv.weight, rounded, conv.stride[0], models, models, unit.receives, unit.passes
     return _apply(unit, *given)
@@ -86,42 +84,10 @@ def convolve_stacked(maps: Tensor, unit: ConvUnit, models: int, descent: Descent
 def _apply(
     unit: ConvUnit, maps: Tensor, weight: Tensor, rounded: Tensor, stride: int, models: int, *given: Any
 ) -> Tensor:
-    """A convolution; what batch norm sums up of its maps is left with the unit."""
-    size = _plan_sums(maps, unit, models, rounded.shape[2], stride)
+    """A convolution with the unit's weight stream."""
     stream = unit.weight_stream if weight.is_leaf else None  # else autograd goes on with its gradient
-    done = ConvolveFunction.apply(maps, weight, rounded, stride, models, *given, size, stream)  # type: ignore[no-untyped-call]
-    return _with_sums(unit, done, size)
-
-
-def _plan_sums(maps: Tensor, unit: ConvUnit, models: int, side: int, stride: int) -> tuple[int, int] | None:
-    if unit.finish is None or not unit[1].training:
-        return None
-    return plan_sums(maps.shape, unit.convolution.out_channels, side, stride, models, maps.device)
-
-
-def _with_sums(unit: ConvUnit, done: tuple[Tensor, Tensor], size: tuple[int, int] | None) -> Tensor:
-    unit.sums = None if size is None else MapSums(done[1], *size)
-    return done[0]
-
-
-def plan_sums(
-    maps: torch.Size, outputs: int, side: int, stride: int, models: int, device: torch.device
-) -> tuple[int, int] | None:
-    """Into how many parts a convolution's kernel divides the pixels of a model, and how many each has.
-
-    None if they are too many: norms would read more sums than that saves.
-    """
-    count, channels, high, wide = maps
-    up, across = high // stride, wide // stride
-    if is_large(maps, outputs, side, stride):
-        parts, each = conv3x3.plan_sums(count // models, high, wide, models, device)
-        return (parts, each) if parts <= PARTS else None
-    tile = choose_tile(count, channels, outputs, up, across)
-    if tile is None or outputs % ACROSS or models > 1:
-        return None
-    each = tile.images * tile.rows * across
-    parts = -(-count * up * across // each)
-    return (parts, each) if parts <= PARTS else None
+    done: Tensor = ConvolveFunction.apply(maps, weight, rounded, stride, models, *given, stream)  # type: ignore[no-untyped-call]
+    return done
 
 
 def is_large(maps: torch.Size, outputs: int, side: int, stride: int) -> bool:
@@ -138,8 +104,8 @@ def convolve_grouped(maps: Tensor, unit: ConvUnit, gradient: Tensor, groups: int
     """
     conv = unit.convolution
     rounded = conv.weight.detach().to(torch.bfloat16)
-    given = maps, gradient, rounded, conv.stride[0], 1, groups, None, None, None, None
-    done: Tensor = ConvolveFunction.apply(*given)[0]  # type: ignore[no-untyped-call]
+    given = maps, gradient, rounded, conv.stride[0], 1, groups, None, None, None
+    done: Tensor = ConvolveFunction.apply(*given)  # type: ignore[no-untyped-call]
     return done
 
 
@@ -171,9 +137,8 @@ class ConvolveFunction(torch.autograd.Function):
         groups: int,
         receives: PassedGradient | None,
         passes: PassedGradient | None,
-        size: tuple[int, int] | None,
         weight_stream: WeightStream | None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Tensor:
         """`rounded` is the weight in bfloat16, with channels of zeros behind those given; its gradient is the weight's,
         of each group of the maps apart.
         """
@@ -184,11 +149,11 @@ class ConvolveFunction(torch.autograd.Function):
         if weight_stream is not None:
             ctx.weight = weight
         _set_passed(ctx, receives, passes)
-        ctx.set_materialize_grads(False)
-        return _convolve_summing(ctx, maps, rounded, stride, models, size)
+        done: Tensor = torch.ops.iblurry.convolve(maps, rounded, stride, False, models)
+        return done
 
     @staticmethod
-    def backward(ctx: Any, grads: Tensor, _: None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor | None, ...]:
         (maps, rounded), stream = ctx.saved_tensors, ctx.weight_stream
 
         def gradient() -> Tensor:
@@ -198,7 +163,7 @@ class ConvolveFunction(torch.autograd.Function):
         begun = None if stream is None else stream.mark()
         before = _convolve_backwards(ctx, grads, rounded) if ctx.needs_input_grad[0] else None
         slope = gradient() if stream is None else stream.run(begun, ctx.weight, [grads, maps], gradient)
-        return before, slope, *[None] * 8
+        return before, slope, *[None] * 7
 
 
 class DescendFunction(torch.autograd.Function):
@@ -213,37 +178,23 @@ class DescendFunction(torch.autograd.Function):
         models: int,
         receives: PassedGradient | None,
         passes: PassedGradient | None,
-        size: tuple[int, int] | None,
         weight_stream: WeightStream,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Tensor:
         maps = maps.to(torch.bfloat16)
         ctx.save_for_backward(maps)
         ctx.descent, ctx.stride, ctx.models, ctx.weight_stream = descent, stride, models, weight_stream
         _set_passed(ctx, receives, passes)
-        ctx.set_materialize_grads(False)
-        return _convolve_summing(ctx, maps, descent.rounded, stride, models, size)
+        done: Tensor = torch.ops.iblurry.convolve(maps, descent.rounded, stride, False, models)
+        return done
 
     @staticmethod
-    def backward(ctx: Any, grads: Tensor, _: None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor | None, ...]:
         (maps,), descent, stream = ctx.saved_tensors, ctx.descent, ctx.weight_stream
         grads, maps = _channels_last(grads), _channels_last(maps)
         before = _convolve_backwards(ctx, grads, descent.rounded)  # by the old weight
         step = functools.partial(descend, grads, maps, ctx.stride, ctx.models, descent)
         stream.run(stream.mark(), descent.weight, [grads, maps], step)
-        return before, *[None] * 7
-
-
-def _convolve_summing(
-    ctx: Any, maps: Tensor, weight: Tensor, stride: int, models: int, size: tuple[int, int] | None
-) -> tuple[Tensor, Tensor]:
-    """The convolution, and the sums of its maps in so many parts, which have no gradient."""
-    if size is None:
-        done, sums = torch.ops.iblurry.convolve(maps, weight, stride, False, models), maps.new_empty(0)
-    else:
-        sums = maps.new_empty(models * size[0], 2, len(weight) // models, dtype=torch.float32)
-        done = run_convolution(maps, weight, stride, False, models, sums=sums)
-    ctx.mark_non_differentiable(sums)
-    return done, sums
+        return before, *[None] * 6
 
 
 def _is_awaited(passed: PassedGradient | None) -> bool:
@@ -285,22 +236,19 @@ def run_convolution(
     backwards: bool,
     models: int,
     plus: Tensor | None = None,
-    sums: Tensor | None = None,
 ) -> Tensor:
     """The convolution with bfloat16 weights, or its gradient with respect to the input maps; and `plus`."""
     count, channels, high, wide = maps.shape
     maps, weight = _channels_last(maps), _channels_last(weight)
     outputs, side = weight.shape[1] if backwards else len(weight) // models, weight.shape[2]
     if is_large(maps.shape, outputs, side, stride):
-        return conv3x3.convolve_64(maps, weight, plus, backwards=backwards, models=models, sums=sums)
+        return conv3x3.convolve_64(maps, weight, plus, backwards=backwards, models=models)
     if backwards:
         tile = choose_tile(count, channels, outputs, high, wide, times=stride**2, models=models)
     else:
         tile = choose_tile(count, channels, outputs, high // stride, wide // stride, models=models)
     assert tile is not None
-    return convolution.convolve(
-        maps, weight, tile, stride=stride, plus=plus, backwards=backwards, models=models, sums=sums
-    )
+    return convolution.convolve(maps, weight, tile, stride=stride, plus=plus, backwards=backwards, models=models)
 
 
 _convolve = torch.library.custom_op(

@@ -74,13 +74,7 @@ class Project(GradientRule):
 
     reference: tuple[Tensor, ...] = scratch(lambda part: ())  # r by weight, from `ahead` to `adjust`
     move_statistics: Callable[[], None] = scratch(lambda part: lambda: None)  # by those of the reference rows, likewise
-    project: Callable[..., None] = scratch(lambda part: part._project())
-
-    def _project(self) -> Callable[..., None]:
-        from iblurry.engine.fused import kernels
-
-        own = kernels(self.context.device) if self.context.network.has_kernels else None
-        return self.context.engine.fuse(project) if own is None else own.products.project
+    project: Callable[..., None] = scratch(lambda part: part.context.engine.fuse(project))
 
     @property
     def rows_per_update(self) -> int:

@@ -79,15 +79,19 @@ class Interfered(Rehearsal):
         with network.constant():
             with torch.enable_grad():
                 loss = F.cross_entropy(network(varied), stream.labels)
-            with torch.no_grad(), context.engine.parallel_stream():  # beside the backward pass
-                virtual.copy_(network)
-                before = F.cross_entropy(network(images), batch.labels, reduction="none")
-            gradient = context.gradient_of(loss)
-            context.engine.join_parallel_stream()  # inside: until then the other pass reads what `constant` holds
+            gradient, (before,) = context.engine.side_by_side(  # inside: it reads what `constant` holds
+                lambda: context.gradient_of(loss), [lambda: self._losses_before(images, batch.labels)]
+            )
         with torch.no_grad():
             self.step(gradient, context.lr)
             after = F.cross_entropy(virtual.train()(images), batch.labels, reduction="none")
             return drawn.rows.index_select(0, most_interfered(before, after, self.joins(len(drawn.rows))))
+
+    def _losses_before(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Losses before the virtual step, which begins at the network's weights."""
+        with torch.no_grad():
+            self.virtual.copy_(self.context.network)
+            return F.cross_entropy(self.context.network(images), labels, reduction="none")
 
 
 def make_step(network: Network) -> Callable[[Sequence[Tensor], float | Tensor], None]:

@@ -1,16 +1,93 @@
-"""Gradients of weights are computed beside the rest of a backward pass, which does not wait for them."""
+"""Units whose convolutions train in ways of our own, and the CUDA stream for the gradients of their weights."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from iblurry.network.bodies import ConvUnit
+
 R = TypeVar("R")
+
+
+class OwnConvolutions:
+    """The units of a body whose convolutions train in a way of our own.
+
+    Parameters
+    ----------
+    units : sequence of ConvUnit
+        Which.
+    convolve : callable
+        Their convolution.
+    finish : callable, optional
+        What follows it; of a `ConvUnit`, like the other.
+    weight_stream : WeightStream, optional
+        Where their weights' gradients are computed; see `WeightStream`.
+    """
+
+    def __init__(
+        self,
+        units: Sequence[ConvUnit],
+        convolve: Callable[[Tensor, ConvUnit], Tensor],
+        finish: Callable[[Tensor, ConvUnit, Tensor | None], Tensor] | None = None,
+        weight_stream: WeightStream | None = None,
+    ) -> None:
+        self.units, self.convolve, self.finish, self.weight_stream = units, convolve, finish, weight_stream
+        self._rounded: torch.cuda.Event | None = None  # the moment when they were, for passes on other streams
+        self._set(convolve, finish)
+        for unit in units:
+            unit.weight_stream = weight_stream
+
+    def _set(self, convolve: Any, finish: Any) -> None:
+        for unit in self.units:
+            unit.convolve, unit.finish = convolve, finish
+
+    @contextmanager
+    def left_out(self) -> Iterator[None]:
+        """A forward pass inside uses torch's own convolutions, which every device has."""
+        try:
+            self._set(None, None)
+            yield
+        finally:
+            self._set(self.convolve, self.finish)
+
+    def parallel_backward(self) -> AbstractContextManager[None]:
+        """A backward pass inside, before which no weight has a gradient, may use a second stream.
+
+        Where there is a stream for it, gradients of weights are computed beside the rest of the pass.
+        """
+        return nullcontext() if self.weight_stream is None else self.weight_stream.open()
+
+    @contextmanager
+    def rounded(self) -> Iterator[None]:
+        """Passes inside use weights rounded to bfloat16 once, by one kernel instead of one each.
+
+        They do not change inside. A pass on another stream waits for them when it enters here too.
+        """
+        if self.units and self.units[0].weight_bf16 is not None:
+            if self.weight_stream is not None and self._rounded is not None:
+                torch.cuda.current_stream(self.weight_stream.device).wait_event(self._rounded)
+            yield
+            return
+        each: Any = torch
+        weights = [unit.convolution.weight.detach() for unit in self.units]
+        rounded = [torch.empty_like(weight, dtype=torch.bfloat16) for weight in weights]
+        each._foreach_copy_(rounded, weights)
+        if self.weight_stream is not None:
+            self._rounded = torch.cuda.current_stream(self.weight_stream.device).record_event()
+        try:
+            for unit, values in zip(self.units, rounded, strict=True):
+                unit.weight_bf16 = values
+            yield
+        finally:
+            self._rounded = None
+            for unit in self.units:
+                unit.weight_bf16 = None
 
 
 class WeightStream:

@@ -1,4 +1,4 @@
-"""Which gradients of weights are computed beside a backward pass, with a stand-in for CUDA's streams."""
+"""Convolutions of our own in a body, and the stream for gradients of weights with a stand-in for CUDA's streams."""
 
 import copy
 from contextlib import contextmanager, suppress
@@ -6,9 +6,11 @@ from contextlib import contextmanager, suppress
 import pytest
 import torch
 
-from iblurry.engine.fused import OwnConvolutions
-from iblurry.engine.weight_stream import LinearFunction, WeightStream
-from iblurry.network.bodies import ConvUnit
+from iblurry.engine.convolutions import LinearFunction, OwnConvolutions, WeightStream
+from iblurry.engine.network import OptimizedNetwork
+from iblurry.network.bodies import ConvUnit, ResNet
+from iblurry.network.build import build
+from iblurry.rng import Rng
 
 CPU = torch.device("cpu")
 
@@ -156,3 +158,62 @@ def test_gradients_of_a_linear_layer_are_not_copied_as_they_are_not_there_yet(ma
         LinearFunction.apply(torch.randn(5, 6), *head.parameters(), stream).sum().backward()
     assert made == [p.grad.data_ptr() for p in head.parameters()]
     assert main.waits  # for the stream they were computed on
+
+
+def test_weights_are_rounded_for_one_forward_pass():
+    seen = []
+
+    def convolve(maps, unit):
+        seen.append((unit.weight_bf16, unit.convolution.weight))
+        return unit.convolution(maps)
+
+    network = OptimizedNetwork(build("convnet", (3, 16, 16), 4, rng=Rng(1)))
+    units = [module for module in network.body.modules() if isinstance(module, ConvUnit)][1:]
+    network.convolutions = OwnConvolutions(units, convolve)
+    network.precision = torch.bfloat16
+    network(torch.zeros(2, 3, 16, 16))
+    assert len(seen) == len(units)
+    for rounded, weight in seen:
+        assert not rounded.requires_grad
+        assert torch.equal(rounded, weight.to(torch.bfloat16))
+    assert all(unit.weight_bf16 is None for unit in units)
+    before = seen[0][0].clone()
+    units[0].convolution.weight.data.add_(1)
+    network(torch.zeros(2, 3, 16, 16))
+    assert torch.equal(seen[0][0], before)  # still what a backward pass of the first one needs
+    assert torch.equal(seen[len(units)][0], units[0].convolution.weight.to(torch.bfloat16))
+
+
+def test_what_follows_a_convolution_takes_the_sum_behind_it_and_can_be_left_out():
+    sums = []
+
+    def finish(maps, unit, plus):
+        sums.append(plus is not None)
+        maps = torch.relu(unit.norm(maps))
+        return maps if plus is None else maps + plus
+
+    body, images = ResNet(3, blocks=(1, 1, 1, 1), stem="cifar").eval(), torch.randn(2, 3, 16, 16)
+    expected = body(images)
+    units = [module for module in body.modules() if isinstance(module, ConvUnit)]
+    own = OwnConvolutions(units, lambda maps, unit: unit.convolution(maps), finish)
+    assert torch.equal(body(images), expected)
+    assert (len(sums), sum(sums)) == (len(units), 4)  # one of a block
+    with own.left_out():
+        assert torch.equal(body(images), expected)
+    assert len(sums) == len(units)
+
+
+def test_batches_of_sizes_that_nobody_announced_train_without_own_kernels():
+    """For each size kernels would have to be compiled, and the first batches of a stream have many."""
+    seen = []
+    network = OptimizedNetwork(build("convnet", (3, 16, 16), 4, rng=Rng(1))).train()
+    units = [module for module in network.body.modules() if isinstance(module, ConvUnit)]
+    network.convolutions = OwnConvolutions(units, lambda maps, unit: seen.append(len(maps)) or unit.convolution(maps))
+    network.precision = torch.bfloat16
+    network.compiled[4] = network.body
+    for size in (1, 3, 4):
+        network(torch.zeros(size, 3, 16, 16))
+    assert set(seen) == {4}
+    network.compiled.clear()  # an engine that compiles nothing uses them for all sizes
+    network(torch.zeros(3, 3, 16, 16))
+    assert set(seen) == {3, 4}
