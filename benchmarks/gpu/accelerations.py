@@ -153,10 +153,6 @@ def measure(
         if ROWS[row].is_cold:
             os.environ.update({name: str(Path(folder, place)) for name, place in CACHES.items()})
         ROWS[row].switch()
-        if ROWS[row].is_cold and setup.device != "cpu":
-            from iblurry.engine.compile_worker import start_early
-
-            start_early([experiment.network])  # as the command line does
         queries, refits = watch_queries(setup.device), watch_refits(setup.device)
         clock = ProgressClock(first, last, device=setup.device)
         out = Path(folder, "runs")

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from iblurry.augment.pipeline import Pipeline
-from iblurry.engine import accelerator, compile_worker, devices, folding
+from iblurry.engine import accelerator, devices, folding
 from iblurry.engine.convolutions import WeightStream
 from iblurry.engine.eager import Eager
 from iblurry.engine.graph import Graph
@@ -232,24 +232,9 @@ def run_eagerly() -> None:
 # ------------------------------------------------------------------------------------------------------- cold starts
 
 
-class EndedWorker:
-    """Stands for a process that compiles, and never does."""
-
-    has_ended = True
-
-
-def leave_out_processes() -> None:
-    from iblurry.engine.hopper import compiler
-
-    for module in (compile_worker, compiler):
-        put(module, "start_workers", lambda: None)
-    put(compiler, "CompileWorker", EndedWorker)
-
-
 def compile_late() -> None:
     from iblurry.engine.hopper import prepare
 
-    leave_out_processes()
     put(prepare, "start", lambda *_: [])
 
 
@@ -276,6 +261,5 @@ ROWS = {
     "exact: captured": Row(capture_alone, ALL, "other GPUs, without inductor", samples=300),
     "exact: eager": Row(run_eagerly, ALL, "the same, not captured: the journal must be equal", samples=300),
     "cold": Row(keep_all, ("er",), "with an empty cache", samples=300, is_cold=True),
-    "cold: threads": Row(leave_out_processes, ("er",), "compiled by threads alone", samples=300, is_cold=True),
     "cold: late": Row(compile_late, ("er",), "each kernel compiled when it first runs", samples=300, is_cold=True),
 }  # fmt: skip

@@ -52,6 +52,15 @@ class Accelerator(Protocol):
     def descent(self, unit: ConvUnit, models: int, momentum: Tensor | None, group: dict[str, Any]) -> Any:
         """What takes SGD's steps of the unit's stacked weight in the kernel of its gradient; it has `restart`."""
 
+    def products_with_first(self, gradients: Sequence[Tensor]) -> Tensor:
+        """(2, groups): products of the first group's gradient with each one's, and squared lengths.
+
+        Parameters
+        ----------
+        gradients : sequence of Tensor
+            (groups, ...) of each weight, float32.
+        """
+
 
 @functools.cache
 def accelerator(device: torch.device) -> Accelerator | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,9 +27,11 @@ class FoldedBody:
         Its units are used while `__call__` runs; the weights stay the body's own.
     dtype : torch.dtype
         Of maps and weights, such as torch.bfloat16.
+    fuse : callable, optional
+        Compiles `refresh` into fewer kernels.
     """
 
-    def __init__(self, body: nn.Module, dtype: torch.dtype) -> None:
+    def __init__(self, body: nn.Module, dtype: torch.dtype, *, fuse: Callable[..., Any] | None = None) -> None:
         self.body, self.dtype = body, dtype
         self.units = [module for module in body.modules() if isinstance(module, ConvUnit)]
         self.convolutions = [
@@ -37,6 +40,7 @@ class FoldedBody:
             else FusedConvolution(unit, dtype, pad=i == 0 and unit.convolution.weight.is_cuda)
             for i, unit in enumerate(self.units)
         ]
+        self.refresh: Callable[[], None] = fuse(self._refresh) if fuse else self._refresh  # after weights changed
         self._buffers: dict[int, Tensor] = {}
         self._known: set[torch.Size] = set()  # shapes of images that were met
 
@@ -72,12 +76,8 @@ class FoldedBody:
         self.convolutions[0].write_input(images, self._buffers[size][:count])
         return self._buffers[size][:count]
 
-    @torch.no_grad()
-    def refresh(self) -> None:
-        """Folds again, after weights changed.
-
-        gamma (w * x - mean) / sqrt(var + eps) + beta = (w s) * x + (beta - mean s), s = gamma / sqrt(var + eps).
-        """
+    def _refresh(self) -> None:
+        """gamma (w * x - mean) / sqrt(var + eps) + beta = (w s) * x + (beta - mean s), s = gamma / sqrt(var + eps)."""
         if not self.units:
             return
         each: Any = torch  # its _foreach functions are one kernel for many tensors
@@ -89,7 +89,7 @@ class FoldedBody:
         biases = each._foreach_sub([norm.bias for norm in norms], shifts)
         each._foreach_copy_([convolution.bias for convolution in self.convolutions], biases)
         for unit, scale, convolution in zip(self.units, scales, self.convolutions, strict=True):
-            convolution.set_weight(unit.convolution.weight, scale)
+            convolution.set_weight(unit.convolution.weight * scale.view(-1, 1, 1, 1))
 
 
 class FusedConvolution:
@@ -108,9 +108,9 @@ class FusedConvolution:
         """Copies images into the buffer that the first convolution reads; padded channels stay 0."""
         buffer[:, : images.shape[1]].copy_(images)
 
-    def set_weight(self, weight: Tensor, scale: Tensor) -> None:
-        """Takes the weight (outputs, channels, side, side) times the scale (outputs,), by one kernel."""
-        torch.mul(weight, scale.view(-1, 1, 1, 1), out=self.weight[:, : weight.shape[1]])
+    def set_weight(self, weight: Tensor) -> None:
+        """Takes the folded weight (outputs, channels, side, side)."""
+        self.weight[:, : weight.shape[1]].copy_(weight)
 
     def __call__(self, maps: Tensor, plus: Tensor | None = None) -> Tensor:
         """(B, channels, H, W) -> (B, outputs, H / stride, W / stride)."""
@@ -152,9 +152,9 @@ class FirstConvolution(FusedConvolution):
         assert own is not None
         own.write_patches(images, buffer, self.side)
 
-    def set_weight(self, weight: Tensor, scale: Tensor) -> None:
+    def set_weight(self, weight: Tensor) -> None:
         taps = weight.permute(0, 2, 3, 1).flatten(1)  # (outputs, taps * channels)
-        torch.mul(taps, scale[:, None], out=self.weight[:, : taps.shape[1], 0, 0])
+        self.weight[:, : taps.shape[1], 0, 0].copy_(taps)
 
 
 def fits_patch(conv: nn.Conv2d) -> bool:

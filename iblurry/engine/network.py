@@ -36,6 +36,7 @@ class OptimizedNetwork(Network):
         self.fuse: Callable[..., Any] | None = None  # makes fewer kernels of a function, where the engine can
         self.convolutions: OwnConvolutions | None = None  # those that train in ways of our own
         self.folded: FoldedBody | None = None  # made when first asked, where answers are faster by it
+        self.answers_often = False  # after each update, so that compiling what is folded is worth while
         self.is_held = False  # no weight has changed since `hold`
 
     @property
@@ -98,7 +99,9 @@ class OptimizedNetwork(Network):
     @torch.no_grad()
     def _fold(self) -> FoldedBody:
         if self.folded is None:
-            self.folded = FoldedBody(self.body, self.precision or torch.float32)
+            self.folded = FoldedBody(
+                self.body, self.precision or torch.float32, fuse=self.fuse if self.answers_often else None
+            )
         self.folded.refresh()
         return self.folded
 

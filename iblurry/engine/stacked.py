@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -189,7 +189,6 @@ class GroupedNetwork(nn.Module):
             copied[1] = GroupedNorm(unit.norm, self._slot(unit.norm.weight), self._slot(unit.norm.bias), groups)
         self._head = self._slot(network.head.weight), self._slot(network.head.bias)
         self._run = network.fuse(self.body) if network.fuse else self.body
-        self.similarities: Callable[[Sequence[Tensor]], Tensor] = network.fuse(cosines) if network.fuse else cosines
 
     def _slot(self, weight: Tensor) -> Tensor:
         """Zeros of (groups * length, ...) that take no memory."""
@@ -222,15 +221,17 @@ class GroupedNetwork(nn.Module):
             slopes = torch.autograd.grad(loss, self._slots)
         return [slope.unflatten(0, (groups, -1)) for slope in slopes]
 
-
-@torch.no_grad()
-def cosines(gradients: Sequence[Tensor]) -> Tensor:
-    """Cosines between the first group's gradient and each other's, over all weights together, (groups - 1,)."""
-    rows = [gradient.flatten(1) for gradient in gradients]
-    products = torch.stack([(row * row[:1]).sum(1) for row in rows]).sum(0)
-    lengths = torch.stack([row.square().sum(1) for row in rows]).sum(0).sqrt().clamp(min=1e-8)
-    found: Tensor = products[1:] / (lengths[1:] * lengths[:1])
-    return found
+    @torch.no_grad()
+    def similarities(self, gradients: Sequence[Tensor]) -> Tensor:
+        """Cosines between the first group's gradient and each other's, over all weights together, (groups - 1,)."""
+        if self.own is not None:
+            products, squares = self.own.products_with_first(gradients)
+        else:
+            rows = torch.cat([gradient.flatten(1) for gradient in gradients], 1)
+            products, squares = rows @ rows[0], rows.square().sum(1)
+        lengths = squares.sqrt().clamp(min=1e-8)
+        cosines: Tensor = products[1:] / (lengths[1:] * lengths[:1])
+        return cosines
 
 
 class GroupedNorm(nn.Module):

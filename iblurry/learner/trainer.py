@@ -53,6 +53,7 @@ class Trainer:
         self.pace, self.frozen_norm = pace or Pace(), frozen_norm
         self.parts = dict(training.parts())
         self.measures = any(part.needs_losses for part in self.parts.values())
+        context.network.answers_often |= self.measures
         self.needs_plain = any(term.needs_plain for term in training.terms)
         self.unmixed_last = any(term.unmixed_last for term in training.terms)
         network = context.network

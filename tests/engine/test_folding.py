@@ -62,7 +62,7 @@ def test_of_patches_a_convolution_of_side_1_makes_the_same(stand_ins):
 def test_a_folded_weight_is_scaled_and_padded_as_it_lies_in_memory(channels, side, make):
     unit = ConvUnit(channels, 4, kernel=side).to(memory_format=torch.channels_last)
     convolution, weight, scales = make(unit, torch.bfloat16), unit.convolution.weight.detach(), torch.arange(1.0, 5)
-    convolution.set_weight(weight, scales)
+    convolution.set_weight(weight * scales.view(-1, 1, 1, 1))
     length = convolution.weight.shape[1]
     taps = 1 if make is FirstConvolution else side * side  # of which the patch is made, or those of the convolution
     scaled = (weight * scales.view(-1, 1, 1, 1)).permute(0, 2, 3, 1).reshape(4 * taps, -1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from iblurry.engine.convolutions import OwnConvolutions, WeightStream
-from iblurry.engine.hopper import inference, prepare, training
+from iblurry.engine.hopper import inference, prepare, products, training
 from iblurry.engine.hopper.weight_gradient import Descent
 from iblurry.network.bodies import ConvUnit, ResNet
 
@@ -79,3 +79,6 @@ class HopperAccelerator:
             decay=group["weight_decay"],
             nesterov=group["nesterov"],
         )
+
+    def products_with_first(self, gradients: Sequence[Tensor]) -> Tensor:
+        return products.with_first(gradients)
