@@ -70,7 +70,7 @@ def stacked_units(layer: Layer, count: int) -> Pair:
 def steps(layer: Layer, count: int) -> Pair | None:
     """The gradient of stacked models' weights with a step of SGD, from the same start; None where it does not fit."""
     own = own_kernels()
-    if not own.training.can_descend(layer.channels, layer.outputs, layer.side, MODELS):
+    if not own.weight_gradient.can_descend(layer.channels, layer.outputs, layer.side, MODELS):
         return None
     up, last = layer.high // layer.stride, torch.channels_last
     maps = random_values(MODELS * count, layer.channels, layer.high, layer.high).contiguous(memory_format=last)
@@ -82,7 +82,7 @@ def steps(layer: Layer, count: int) -> Pair | None:
     )
     lr, friction, decay = torch.full((), 0.01, device="cuda"), 0.9, 1e-4
     weight, speed, rounded = start.clone(), start.clone(), start.to(torch.bfloat16)
-    descent = own.training.Descent(weight, rounded, speed, lr, friction, decay, nesterov=True)
+    descent = own.weight_gradient.Descent(weight, rounded, speed, lr, friction, decay, nesterov=True)
 
     def stepped(found: Tensor) -> Tensor:
         slope = found + decay * start
@@ -97,7 +97,7 @@ def steps(layer: Layer, count: int) -> Pair | None:
     def ours() -> Tensor:
         weight.copy_(start)
         speed.copy_(start)
-        own.training.descend(grads, maps, layer.stride, MODELS, descent)
+        own.weight_gradient.descend(grads, maps, layer.stride, MODELS, descent)
         return weight.clone()
 
     return Pair(ours, lambda: stepped(gradient(Tensor.bfloat16)), lambda: stepped(gradient(Tensor.float)))

@@ -112,10 +112,8 @@ def run(
     from iblurry.analysis.describe import name_figure
     from iblurry.cli.show import show_results
     from iblurry.data.load import load
-    from iblurry.launch.launch import prepare
 
     config = launch_config(given)
-    prepare(experiments, config)
     own, metrics = parse_callbacks(callbacks), split_names(metric)
     _check_metrics(metrics or (), own, [] if config.again else [out / one.name for one in experiments])
     check_all(experiments, load(given["dataset"], given["data_home"]))

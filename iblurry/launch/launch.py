@@ -15,7 +15,6 @@ from typing import Any
 from iblurry.components.code_hash import IMPORTING
 from iblurry.data.dataset import Dataset
 from iblurry.data.load import load
-from iblurry.engine.compile_worker import start_early
 from iblurry.engine.devices import visible_gpus
 from iblurry.engine.threads import default_threads
 from iblurry.errors import IblurryError, InputError, RunFailedError, check_type
@@ -162,12 +161,6 @@ def run_all(
     elif queue.failures:
         raise next(iter(queue.failures.values()))
     return [read_result(folder, experiment) for folder, experiment in zip(folders, chosen, strict=True)]
-
-
-def prepare(experiments: Iterable[Experiment], config: LaunchConfig) -> None:
-    """Start what takes seconds to start, such as compilers, before data are read for runs in this process."""
-    if config.device != "cpu" and config.jobs in (None, 1):
-        start_early(experiment.network for experiment in experiments)
 
 
 def _run_queue(queue: JobQueue, config: LaunchConfig, workers: int, stop: StopRequest) -> None:

@@ -153,7 +153,7 @@ class PassedGradient:
 class ConvUnit(nn.Sequential):
     """A convolution without bias that keeps the side (over the stride), batch norm with eps 1e-6, ReLU.
 
-    Optional attributes replace parts of `forward`; see engine/fused.py and, for Arm CPUs, engine/arm.py.
+    Optional attributes replace parts of `forward`; see convolutions.py, folding.py and arm.py in `engine/`.
     """
 
     fused: Callable[..., Tensor] | None = None  # the whole unit in eval mode, and the sum behind it

@@ -224,12 +224,3 @@ def test_a_defect_of_ours_is_not_hidden(monkeypatch):
     monkeypatch.setattr("iblurry.data.load.load", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main_module.main(["data", "show", "digits"])
-
-
-@pytest.mark.parametrize("words, asks", [((), True), (("--device", "cpu"), False), (("--jobs", "2"), False)])
-def test_what_compiles_is_started_before_data_are_read(words, asks, monkeypatch, call):
-    asked = []
-    monkeypatch.setattr("iblurry.launch.launch.start_early", lambda networks: asked.append([*networks]))
-    said = call("run", "er", "--network", "resnet18", "--seeds", "1", "--dataset", "nowhere.npz", *words)
-    assert said.code == 2
-    assert asked == [["resnet18"]] * asks

@@ -125,9 +125,9 @@ def meter(monkeypatch):
         count["forward"] += len(images)
         return forward(passes, images)
 
-    def backward(passes, backward=MLPPasses.backward):
-        count["backward"] += len(passes.gradient)
-        backward(passes)
+    def backward(passes, gradient, backward=MLPPasses.backward):
+        count["backward"] += len(gradient)
+        backward(passes, gradient)
 
     monkeypatch.setattr(OptimizedNetwork, "forward_both", metered)
     monkeypatch.setattr(MLPPasses, "forward_both", by_hand)
