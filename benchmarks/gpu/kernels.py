@@ -29,7 +29,7 @@ from benchmarks.gpu.stacked_kernels import stacked, stacked_units, steps
 from benchmarks.gpu.timing import time_captured
 from iblurry.augment import Augment
 from iblurry.augment.pipeline import Pipeline
-from iblurry.engine.folding import ALIGNED
+from iblurry.engine.convolutions import ALIGNED
 from iblurry.learner.refits import MODELS
 from iblurry.network.bodies import ConvUnit
 from iblurry.rng import Rng

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from iblurry.network.bodies import ConvUnit
 
 R = TypeVar("R")
+ALIGNED = 32  # channels: of the first convolution's three, cuDNN makes 223 us for 500 images; of 32, 59 us on an H200
 
 
 class OwnConvolutions:
@@ -88,6 +90,11 @@ class OwnConvolutions:
             self._rounded = None
             for unit in self.units:
                 unit.weight_bf16 = None
+
+
+def fits_patch(conv: nn.Conv2d) -> bool:
+    """Whether the patch under a pixel has few enough values to become the channels of a 1x1 convolution."""
+    return conv.in_channels * math.prod(conv.kernel_size) <= ALIGNED and conv.stride == (1, 1)
 
 
 class WeightStream:

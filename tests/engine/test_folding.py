@@ -1,5 +1,8 @@
 """What surrounds our own kernels, with plain arithmetic in their place: the kernels themselves need a GPU."""
 
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -31,8 +34,16 @@ def stand_ins(monkeypatch):
     monkeypatch.setattr(torch, "cudnn_convolution_relu", lambda x, w, b, *rest: F.relu(F.conv2d(x, w, b, *rest)))
 
 
-def test_there_are_no_kernels_for_a_cpu():
+def test_there_are_no_kernels_for_a_cpu_and_nothing_of_them_is_loaded():
     assert accelerator(torch.device("cpu")) is None
+    code = "import sys, iblurry; iblurry.Learner('clib', image=(1, 8, 8)); print([m for m in sys.modules if 'hopper' in m])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_no_other_room_names_the_kernels_of_one_gpu():
+    package = Path(folding.__file__).parents[1]
+    naming = [path for path in package.rglob("*.py") if "engine.hopper" in path.read_text()]
+    assert {path.relative_to(package).parts[0] for path in naming} == {"engine"}
 
 
 def test_of_patches_a_convolution_of_side_1_makes_the_same(stand_ins):

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from iblurry.augment import Augment
-from iblurry.learner import refits
 from iblurry.learner.learner import Learner
 from iblurry.learner.refits import MemorySnapshot, RefitStack
 from iblurry.methods import Hyperparameters, gdumb
@@ -80,7 +79,6 @@ def test_the_cost_is_what_a_refit_alone_counts_and_without_kernels_there_is_no_s
 def test_a_stack_begins_after_the_memory_became_full(stacked, monkeypatch):
     learner, *_ = stacked
     context = learner.context
-    monkeypatch.setattr(refits, "kernels", lambda device: refits)
     monkeypatch.setattr(type(context.network), "has_kernels", True)
     assert RefitStack.fits(learner.method.refit, context)
     monkeypatch.setattr(context.memory, "offered", CAPACITY)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from iblurry.engine.folding import ALIGNED
+from iblurry.engine.convolutions import ALIGNED
 from iblurry.engine.hopper import inference, norm
 from iblurry.engine.hopper.compiler import Call, start, wait
 from iblurry.engine.hopper.training import fits, run_convolution

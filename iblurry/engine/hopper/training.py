@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from iblurry.engine.convolutions import WeightStream
-from iblurry.engine.folding import fits_patch
+from iblurry.engine.convolutions import WeightStream, fits_patch
 from iblurry.engine.hopper import conv3x3, convolution
 from iblurry.engine.hopper.convolution import choose_tile, group_rows
 from iblurry.engine.hopper.inference import write_patches
