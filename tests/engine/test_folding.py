@@ -36,7 +36,8 @@ def stand_ins(monkeypatch):
 
 def test_there_are_no_kernels_for_a_cpu_and_nothing_of_them_is_loaded():
     assert accelerator(torch.device("cpu")) is None
-    code = "import sys, iblurry; iblurry.Learner('clib', image=(1, 8, 8)); print([m for m in sys.modules if 'hopper' in m])"
+    learner = "import sys, iblurry; iblurry.Learner('clib', image=(1, 8, 8))"
+    code = f"{learner}; print([name for name in sys.modules if 'hopper' in name])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
