@@ -49,7 +49,7 @@ def export(
     """
     place, context = as_path(path), readout.context
     check_ending(place)
-    answering = AnsweringModule(readout, columns).eval()
+    answering = _AnsweringModule(readout, columns).eval()
     program = _traced(answering, config.image)
     about = {"format": FORMAT, "version": __version__, "method": config.method.name, "seen": context.seen}
     form = {"image": config.image} if columns is None else {"columns": columns}
@@ -72,16 +72,8 @@ def check_ending(path: Path) -> None:
         raise InputError(f"{path} needs {' and '.join(missing)}; run: pip install 'iblurry[onnx]'; or export a .pt2.")
 
 
-class AnsweringModule(nn.Module):
-    """Pixels to logits of the classes met, as a readout answers.
-
-    Parameters
-    ----------
-    readout : Readout
-        Of a learner.
-    columns : int, optional
-        Of a table.
-    """
+class _AnsweringModule(nn.Module):
+    """Pixels, or the `columns` of a table, to logits of the classes met, as a readout answers."""
 
     def __init__(self, readout: Readout, columns: int | None) -> None:
         super().__init__()
@@ -96,7 +88,7 @@ class AnsweringModule(nn.Module):
 
 
 @torch.no_grad()
-def _traced(module: AnsweringModule, image: Image) -> torch.export.ExportedProgram:
+def _traced(module: _AnsweringModule, image: Image) -> torch.export.ExportedProgram:
     context, batch = module.readout.context, 2  # torch.export takes a batch of 1 for a constant
     device = context.device
     if module.columns is None:
@@ -141,7 +133,7 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, text: str) ->
 
 
 @torch.no_grad()
-def _check(module: AnsweringModule, image: Image, path: Path) -> None:
+def _check(module: _AnsweringModule, image: Image, path: Path) -> None:
     """InputError unless the file answers as the learner does: for noise, and for what the memory has of images."""
     context, columns, rng = module.readout.context, module.columns, np.random.default_rng(1)
     held = context.memory.images[: min(context.memory.size, CHECKED)]

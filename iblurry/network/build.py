@@ -15,15 +15,7 @@ from torch import Tensor, nn
 from iblurry.components.code_hash import is_own
 from iblurry.errors import InputError
 from iblurry.network.network import Network
-from iblurry.network.registry import (
-    AnyNetwork,
-    Image,
-    Initialise,
-    check_positive,
-    find_network,
-    is_pretrained,
-    without_options,
-)
+from iblurry.network.registry import AnyNetwork, Image, Initialise, find_network, is_pretrained, without_options
 from iblurry.network.weights import redraw, seeded
 from iblurry.rng import Rng
 
@@ -66,9 +58,6 @@ def build(
     """
     make = find_network(network)
     name = network if isinstance(network, str) else type(network).__name__
-    check_positive("number of rows", rows)
-    for what, given in zip(("number of channels", "image height", "image width"), image, strict=True):
-        check_positive(what, given)
     is_module = isinstance(make, nn.Module)
     if initialise is None:
         keeps = is_module or is_pretrained(make, None) or not is_own(without_options(make))
@@ -79,7 +68,7 @@ def build(
         body = copy.deepcopy(make) if is_module else make(image)
         if not isinstance(body, nn.Module):
             raise InputError(f"The network {name!r} returned {body!r:.80}, which is not an nn.Module.")
-        built = Network(body, rows, features=None if is_own(type(body)) else count_features(body.cpu(), image))
+        built = Network(body, rows, features=None if is_own(type(body)) else _count_features(body.cpu(), image))
     if initialise == "redraw":
         redraw(body, rng)
     built.keeps_weights = initialise == "keep"
@@ -108,7 +97,7 @@ def restart(network: Network, labels: Sequence[str | int], rng: Rng) -> None:
         open_row(network, label, rng)
 
 
-def count_features(body: nn.Module, image: Image) -> int:
+def _count_features(body: nn.Module, image: Image) -> int:
     """How many numbers a body returns for an image, by one forward pass of zeros in eval mode."""
     name = type(body).__name__
     try:

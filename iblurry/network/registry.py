@@ -18,7 +18,7 @@ from iblurry.components import objects
 from iblurry.components.code_hash import hashed_name, object_hash
 from iblurry.components.component import register
 from iblurry.components.lazy_torch import is_module, nn, torch
-from iblurry.errors import InputError, UnknownNameError
+from iblurry.errors import InputError, UnknownNameError, whole_number
 
 if TYPE_CHECKING:
     from iblurry.network.bodies import Stem
@@ -291,19 +291,17 @@ def _beside(body: nn.Module, name: str, inside: dict[str, nn.Module]) -> list[st
 
 def convnet(image: Image, *, width: int = 16) -> nn.Module:
     """A few units; for work without an accelerator."""
-    check_positive("width of a convnet", width)
     from iblurry.network.bodies import SMALLEST_CONVNET, ConvNet
 
     _check_side(SMALLEST_CONVNET, image, "a convnet", remedy="use the network 'mlp'")
-    return ConvNet(image, width=width)
+    return ConvNet(image, width=whole_number("width", width, 1))
 
 
 def mlp(image: Image, *, width: int = 256) -> nn.Module:
     """Two hidden layers; the quickest, for images of any size."""
-    check_positive("width of an mlp", width)
     from iblurry.network.bodies import MLP
 
-    return MLP(image, width=width)
+    return MLP(image, width=whole_number("width", width, 1))
 
 
 def resnet18(image: Image, *, stem: Stem | None = None) -> nn.Module:
@@ -368,9 +366,3 @@ def _check_side(least: int, image: Image, what: str, *, remedy: str) -> None:
             f"The images are {height}x{width} pixels, but {what} needs at least {least}x{least}; "
             f"{remedy} or larger images."
         )
-
-
-def check_positive(what: str, given: object) -> None:
-    """InputError unless a whole number of at least 1 was given."""
-    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-        raise InputError(f"The {what} is {given!r}, but it must be a whole number of at least 1.")

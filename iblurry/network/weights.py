@@ -48,8 +48,8 @@ def cuda_generator(device: torch.device) -> torch.Generator:
 
 
 @torch.no_grad()
-def redraw(body: nn.Module, rng: Rng, *, step: int = 0) -> None:
-    """Draw all weights of a body afresh, in place; each step is another draw.
+def redraw(body: nn.Module, rng: Rng) -> None:
+    """Draws all weights of a body afresh, in place.
 
     Convolutions: Kaiming normal, fan-out, ReLU gain, bias 0. Batch norm: weight 1, bias 0, fresh statistics.
     Linear layers: uniform in ±1/sqrt(inputs). Other layers: their `reset_parameters`.
@@ -60,10 +60,8 @@ def redraw(body: nn.Module, rng: Rng, *, step: int = 0) -> None:
         InputError if it has weights that are none of these.
     rng : Rng
         Where the numbers come from.
-    step : int
-        Which draw.
     """
-    seed = rng.seed_for("network", step)
+    seed = rng.seed_for("network", 0)
     generator = torch.Generator().manual_seed(seed)
     others = any(callable(getattr(m, "reset_parameters", None)) and not isinstance(m, RULED) for m in body.modules())
     with seeded(seed) if others else nullcontext():  # torch's own generators belong to all threads

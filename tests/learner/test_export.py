@@ -25,34 +25,36 @@ RNG = np.random.default_rng(1)
 IMAGES = RNG.integers(0, 256, (60, 1, 8, 8), dtype=np.uint8)
 
 
-def taught(method, **options):
-    options = {"image": (1, 8, 8), "memory": 80, "network": "convnet:width=4", "classes": 5, "std": [0.3]} | options
-    learner = Learner(method, **options)
-    for at, image in enumerate(IMAGES):
+def taught(method, images=IMAGES, **options):
+    options = {"memory": 80, "network": "convnet:width=4", "classes": 5, "std": [0.3]} | options
+    learner = Learner(method, image=images.shape[1:], **options)
+    for at, image in enumerate(images):
         learner.observe(image, ("ant", "bee", 7, "dog")[at % (2 if at < 30 else 4)])
         if at == 30:
             learner.end_task()
     return learner
 
 
-def assert_answers(learner, path):
+def assert_answers(learner, path, images=IMAGES):
     learner.export(path)
     model = load_exported(path)
     for count in (1, 7):
-        wanted = learner.logits(IMAGES[:count])[:, : len(learner.labels)]
-        torch.testing.assert_close(model.logits(IMAGES[:count]), wanted, atol=1e-4, rtol=1e-4)
+        wanted = learner.logits(images[:count])[:, : len(learner.labels)]
+        torch.testing.assert_close(model.logits(images[:count]), wanted, atol=1e-4, rtol=1e-4)
     assert model.labels == learner.labels
-    assert model.predict(IMAGES) == learner.predict(IMAGES)
+    assert model.predict(images) == learner.predict(images)
     return model
 
 
 @pytest.mark.quick("er", "gdumb")
-@pytest.mark.parametrize("name", ["er", "bic", "gdumb", "rm"])
+@pytest.mark.parametrize("name", ["er", "bic", "gdumb", "rm", "er mlp", "er resnet18"])
 def test_it_answers_as_the_learner(name, tmp_path):
-    learner = taught(METHODS[name](Hyperparameters(epochs=2)))
+    name, _, network = name.partition(" ")
+    images = np.kron(IMAGES[:16], np.ones((1, 1, 2, 2), np.uint8)) if network == "resnet18" else IMAGES
+    learner = taught(METHODS[name](Hyperparameters(epochs=2)), images, network=network or "convnet:width=4")
     before = learner.context.spent.state_dict()
-    model = assert_answers(learner, tmp_path / "model.pt2")
-    assert model.about["image"] == [1, 8, 8]
+    model = assert_answers(learner, tmp_path / "model.pt2", images)
+    assert model.about["image"] == [*images.shape[1:]]
     assert model.about["method"] == name
     assert learner.context.spent.state_dict() == before
     if name == "bic":
@@ -64,19 +66,6 @@ def test_a_readout_of_ones_own(tmp_path):
     assert_answers(learner, tmp_path / "model.pt2")
     plain = learner.context.logits(torch.from_numpy(IMAGES))[:, :4]
     assert not torch.allclose(load_exported(tmp_path / "model.pt2").logits(IMAGES), plain)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("network", ["mlp", "resnet18:stem=cifar"])
-def test_networks(network, tmp_path):
-    big = {"image": (1, 16, 16)} if "resnet" in network else {}
-    learner = Learner("er", memory=40, network=network, **{"image": (1, 8, 8)} | big)
-    images = np.kron(IMAGES, np.ones((1, 1, 2, 2), np.uint8)) if big else IMAGES
-    for at, image in enumerate(images[:16]):
-        learner.observe(image, at % 3)
-    learner.export(tmp_path / "model.pt2")
-    wanted = learner.logits(images)[:, :3]
-    torch.testing.assert_close(load_exported(tmp_path / "model.pt2").logits(images), wanted, atol=1e-4, rtol=1e-4)
 
 
 def test_learning_goes_on_as_if_nothing_had_been_exported(tmp_path):

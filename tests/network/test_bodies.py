@@ -16,7 +16,12 @@ from iblurry.rng import Rng
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())
 SIDES = {"cifar10": 32, "cifar100": 32, "tinyimagenet": 64, "imagenet": 224}
-SMALLEST = [("convnet", (1, 8, 8)), ("mlp", (1, 1, 1)), ("resnet18", (3, 16, 16)), ("resnet34", (3, 64, 64))]
+SMALLEST = [
+    ("convnet", (1, 8, 8)),
+    ("mlp", (1, 1, 1)),
+    ("resnet18", (3, 16, 16)),
+    ("resnet18:stem=imagenet", (3, 64, 64)),
+]
 
 
 def numbers(module: nn.Module) -> int:
