@@ -8,6 +8,7 @@ import shlex
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -21,7 +22,7 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import Value, flatten_fields
 from iblurry.experiment.settings import is_known, setting
 from iblurry.methods import METHODS
-from iblurry.streams.stream import DRAWN, Stream
+from iblurry.streams.stream import Stream
 
 if TYPE_CHECKING:
     from iblurry.experiment.result import Result
@@ -61,7 +62,6 @@ DISPLAY_NAMES = {  # in figures and LaTeX: the paper's names, shorter where its 
     "randumb": "RanDumb",
     JOINT: "Joint",
 }
-OPTIONS = ("disjoint", "blur", "tasks", "mode", "samples", "share", "validate", "memory", "network", "query_every")
 
 
 def group_runs(results: Sequence[Result]) -> dict[str, list[Result]]:
@@ -168,46 +168,34 @@ def experiment_fields(experiment: Experiment) -> Fields:
     return _settings(experiment) | _parts(experiment)
 
 
-def run_command(experiments: Sequence[Experiment]) -> str | None:
-    """`iblurry run ...` for experiments that differ only in their seed; None for what only Python can build.
+def run_command(experiments: Sequence[Experiment]) -> str:
+    """`iblurry run ...` for experiments that differ only in their seed; a comment for what only Python can build.
 
     >>> run_command([Experiment.of("clib", "digits", memory=80, seed=seed) for seed in (1, 2)])
-    'iblurry run clib --dataset digits --seeds 1,2 --memory 80'
+    'iblurry run clib --dataset digits --seeds 1,2 --set memory=80'
     """
-    wanted = experiments[0]
-    name, seeds = wanted.method.name, sorted(experiment.seed for experiment in experiments)
-    has_lists = any(isinstance(value, tuple) for value in hyperparameters(wanted.stream).values())
-    if (usual := _default(wanted)) is None or has_lists:
-        return None
+    wanted, seeds = experiments[0], sorted(experiment.seed for experiment in experiments)
+    name, usual = wanted.method.name, _default(wanted)
     words = ["iblurry", "run", name, "--dataset", wanted.dataset, "--seeds", ",".join(map(str, seeds))]
     for where in wanted.sources().values():
         words += ["--import", where.file] if where.file is not None and where.file not in words else []
-    changed = find_departures(wanted, usual)
-    drawn = "stream" not in changed
-    given = {option: changed[option] for option in changed if option in OPTIONS and (drawn or option not in DRAWN)}
-    if not is_known(wanted.dataset):  # what would be chosen by the data is said
+    with suppress(InputError):  # of steps on the way that are no methods by themselves
+        made = replace(usual or wanted, seed=wanted.seed)
+        if "stream" in find_departures(wanted, made):
+            words += ["--stream", _write_stream(wanted.stream)]
+            made = replace(made, stream=wanted.stream)
         fields = experiment_fields(wanted)
-        given |= {option: fields[option] for option in _FITTED if option in fields and (drawn or option not in DRAWN)}
-    stream: dict[str, Any] = {} if drawn else {"stream": wanted.stream}
-    words += [] if drawn else ["--stream", _write_stream(wanted.stream)]
-    made = Experiment.of(name, wanted.dataset, seed=wanted.seed, **given, **stream)
-    for option, value in given.items():
-        words += [f"--{option.replace('_', '-')}", _without_hashes(format_setting(value))]
-    for _ in ("parts", "and then their fields"):
-        departures = find_departures(wanted, made)
-        changes = [_without_hashes(f"{path}={format_setting(value)}") for path, value in departures.items()]
-        try:
-            made = edit(made, *changes)
-        except InputError:  # steps on the way that are no methods by themselves
-            return None
-        words += [word for change in changes for word in ("--set", change)]
-    return shlex.join(words) if made.digest == wanted.digest else None
-
-
-def describe_command(name: str, experiments: Sequence[Experiment]) -> str:
-    """The command of a row called `name`, or a comment where only Python can build it."""
-    built = f"# {name} was built in Python: experiment.json of its runs has every field"
-    return run_command(experiments) or built
+        changes = [  # what would be chosen by the data is said
+            _write_change(path, fields[path]) for path in _FITTED if path in fields and not is_known(wanted.dataset)
+        ]
+        made = edit(made, *changes)
+        for _ in ("parts", "and then their fields"):
+            more = [_write_change(path, value) for path, value in find_departures(wanted, made).items()]
+            made, changes = edit(made, *more), changes + more
+        has_lists = any(isinstance(value, tuple) for value in hyperparameters(wanted.stream).values())
+        if usual is not None and not has_lists and made.digest == wanted.digest:
+            return shlex.join([*words, *(word for change in changes for word in ("--set", change))])
+    return f"# {name} was built in Python: experiment.json of its runs has every field"
 
 
 def describe_noted(run: Result, name: str) -> str:
@@ -224,6 +212,11 @@ def make_slug(text: str) -> str:
     'main-shapes-classes-4'
     """
     return re.sub("[^A-Za-z0-9]+", "-", text).strip("-")
+
+
+def _write_change(path: str, value: Value) -> str:
+    """Writes a field as --set reads it."""
+    return _without_hashes(f"{path}={format_setting(value)}")
 
 
 def _write_stream(stream: Stream) -> str:
@@ -263,24 +256,17 @@ def seed_ranges(seeds: Iterable[int]) -> str:
 def name_figure(experiments: Sequence[Experiment], methods: Sequence[str], seeds: Sequence[int]) -> str:
     """A file name for the figure of these experiments; `methods` and `seeds` are the usual ones, which it leaves out.
 
-    The data set, methods and what departs from the defaults, as far as there is room: digits-er-gamma-0.999.
+    The data set, methods and what departs from the defaults: digits-er-schedule-gamma-0-999.
     """
     rows = list({replace(one, seed=0).digest: one for one in reversed(experiments)}.values())[::-1]
     source, _, options = rows[0].dataset.partition(":")
     words = [Path(source).stem, *(name_rows(rows) if [one.method.name for one in rows] != [*methods] else [])]
     for one in rows:
         usual = _default(one) or replace(_usual(methods[0], one.dataset), method=one.method)
-        changes = [f"{path}={format_setting(value)}" for path, value in find_departures(one, usual).items()]
-        words += [change for change in map(_without_hashes, changes) if not any(change in word for word in words)]
-    words += [options]
-    if {one.seed for one in experiments} != {*seeds}:
-        words.append(f"seeds {seed_ranges({one.seed for one in experiments})}")
-    name = ""
-    for word in (re.sub(r"(\b\w+\.)+(?=\w+=)", "", word) for word in words):  # gamma for schedule.gamma
-        word = re.sub("[^A-Za-z0-9.]+", "-", word).strip("-.")
-        longer = f"{name}-{word}".strip("-")
-        name = longer if len(longer) <= LONGEST else name
-    return name
+        changes = [_write_change(path, value) for path, value in find_departures(one, usual).items()]
+        words += [change for change in changes if not any(change in word for word in words)]
+    own = {one.seed for one in experiments}
+    return make_file_name(filter(None, [*words, options, f"seeds {seed_ranges(own)}" * (own != {*seeds})]))
 
 
 def _without(fields: Fields, defaults: Fields) -> Fields:

@@ -33,7 +33,6 @@ _TEX = str.maketrans(
     | {sign: f"\\{sign}" for sign in "&%$#_{}"}
 )
 _ARROWS = {"↑": r"$\uparrow$", "↓": r"$\downarrow$"}
-_Text = tuple[str, bool]  # and whether it is the best of its column
 _Heading = tuple[str, TableMetric]  # of a column of numbers
 
 
@@ -44,10 +43,9 @@ def to_terminal(table: Table, pairs: Sequence[PairedComparison] | None = None, *
     """
     width = shutil.get_terminal_size().columns
     parts = [table.title]
-    for title, heads, headings in _blocks(table):
-        for piece in _fit_width(table, heads, headings, width):
-            text = rich_grid(*_grid(table, heads[piece], headings[piece]), width, bold=bold)
-            parts.append(f"{title}\n{text}" if title else text)
+    for title, heads, lines in _grids(table):
+        text = rich_grid(heads, lines, width, bold=bold)
+        parts.append(f"{title}\n{text}" if title else text)
     parts += filter(None, ["\n".join(_wrap(note, width) for note in _table_notes(table, bold=bold))])
     if table.missing_words:
         parts.append(_wrap(f"Not run yet: {'; '.join(table.missing_words)}. To run them:", width))
@@ -62,10 +60,9 @@ def to_terminal(table: Table, pairs: Sequence[PairedComparison] | None = None, *
 def to_markdown(table: Table, pairs: Sequence[PairedComparison] | None = None) -> str:
     """Write a study's table in Markdown; the parameters are those of `to_terminal`."""
     parts = [f"### {table.title}"]
-    for title, names, headings in _blocks(table):
+    for title, heads, lines in _grids(table):
         parts += [f"**{title}**"] if title else []
-        heads, lines = _grid(table, names, headings)
-        quoted = [[f"`{name}`" if name else "", *_in_stars(rest)] for (name, _), *rest in lines]
+        quoted = [[f"`{name}`" if name else "", *rest] for name, *rest in lines]
         parts.append(markdown_grid(heads, quoted, sides="l" * (1 + table.has_paper)))
     return "\n\n".join([*parts, *markdown_notes(table, pairs)]) + "\n"
 
@@ -95,10 +92,7 @@ def to_latex(table: Table, pairs: Sequence[PairedComparison] | None = None) -> s
 
     counts = {*table.cells["n"][table.cells["mean"].notna()]}
     lines = _lines(table, _headings(table), partial(_latex_text, counted=len(counts) > 1))
-    body = [
-        [escape_latex(display_name(row)) if kind == _OURS else "", kind, *(text for text, _ in texts)]
-        for row, kind, texts in lines
-    ]
+    body = [[escape_latex(display_name(row)) if kind == _OURS else "", kind, *texts] for row, kind, texts in lines]
     body = body if table.has_paper else [[name, *texts] for name, _, *texts in body]
     first, wide, grouped = 1 + table.has_paper, len(table.metrics), table.columns != ("",)
     heads = [("", "Method"), ("", "")][:first]
@@ -175,17 +169,15 @@ FORMATS: dict[str, Callable[[Table, Sequence[PairedComparison] | None], str]] = 
 
 def runs_to_terminal(table: Table) -> str:
     """Write a table of runs for the terminal: the best mean of each column in bold, and its caption."""
-    width = shutil.get_terminal_size().columns
-    heads = ["method", "n", *(metric.heading for metric in table.metrics)]
-    grid = rich_grid(heads, _run_lines(table, table.rows), width, sides="l" + "r" * (len(heads) - 1))
+    width, (heads, *lines) = shutil.get_terminal_size().columns, _run_grid(table, table.rows)
+    grid = rich_grid(heads, lines, width, sides="l" + "r" * (len(heads) - 1))
     return "\n".join([grid, *(_wrap(note, width) for note in (_describe_seeds(table), *_describe_runs(table)))])
 
 
 def runs_to_markdown(table: Table) -> str:
     """Write a table of runs in Markdown: the best mean of each column in bold."""
-    heads = ["method", "n", *(metric.heading for metric in table.metrics)]
-    grid = markdown_grid(heads, map(_in_stars, _run_lines(table, table.rows)), sides="l")
-    return "\n\n".join([grid, _describe_seeds(table), *_describe_runs(table)]) + "\n"
+    heads, *lines = _run_grid(table, table.rows)
+    return "\n\n".join([markdown_grid(heads, lines, sides="l"), _describe_seeds(table), *_describe_runs(table)]) + "\n"
 
 
 def runs_to_json(table: Table) -> dict[str, Any]:
@@ -204,11 +196,9 @@ def to_ranking(table: Table, column: str) -> str:
     first = table.metrics[0]
     means = table.cells.xs((column, first.name), level=["column", "metric"])["mean"].dropna()
     ranked = means.sort_values(ascending=first.better is not max, kind="stable").index
-    lines = [
-        [str(place), f"`{row}`", *_in_stars(rest)]
-        for place, ((row, _), *rest) in enumerate(_run_lines(table, ranked, column), 1)
-    ]
-    return markdown_grid(["", "method", "n", *(metric.heading for metric in table.metrics)], lines, sides="rl")
+    heads, *lines = _run_grid(table, ranked, column)
+    numbered = [[str(place), f"`{row}`", *rest] for place, (row, *rest) in enumerate(lines, 1)]
+    return markdown_grid(["", *heads], numbered, sides="rl")
 
 
 def _describe_seeds(table: Table) -> str:
@@ -233,9 +223,23 @@ def _table_notes(table: Table, *, bold: bool = True) -> list[str]:
 
 
 def rich_grid(
-    heads: Sequence[str], lines: Iterable[Sequence[_Text]], width: int, *, sides: str = "", bold: bool = True
+    heads: Sequence[str], lines: Iterable[Sequence[str]], width: int, *, sides: str = "", bold: bool = True
 ) -> str:
-    """Draw a table no wider than the terminal: long names folded, never cut; without `bold` no escape codes."""
+    """Draw a table no wider than the terminal: what is too long is folded, never cut.
+
+    Parameters
+    ----------
+    heads : sequence of str
+        One for each column.
+    lines : iterable of sequence of str
+        The cells; one that is `**bold**` is shown so.
+    width : int
+        Of the terminal, in letters.
+    sides : str
+        "l" or "r" for each column, the side that it is aligned to; "l" for those that it does not name.
+    bold : bool
+        Whether the terminal shows escape codes; without them nothing is bold.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -243,13 +247,11 @@ def rich_grid(
 
     grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for head, side in zip(heads, sides.ljust(len(heads), "l"), strict=True):
-        first = head == heads[0]
-        overflow: Literal["fold", "ellipsis"] = "fold" if first else "ellipsis"
-        justify: Literal["left", "right"] = "right" if side == "r" else "left"
-        grid.add_column(RichText(head), no_wrap=not first, overflow=overflow, justify=justify)
+        grid.add_column(RichText(head), overflow="fold", justify="right" if side == "r" else "left")
     for line in lines:
         # Text, not str: a method called "[b]" is a name here, not markup.
-        grid.add_row(*(RichText(text, style="bold" if is_best else "") for text, is_best in line))
+        stars = [(text.removeprefix("**").removesuffix("**"), text.startswith("**")) for text in line]
+        grid.add_row(*(RichText(text, style="bold" if is_best else "") for text, is_best in stars))
     written = io.StringIO()
     colours: Literal["standard"] | None = "standard" if bold else None
     Console(file=written, width=width, height=25, force_terminal=bold, color_system=colours).print(grid)
@@ -276,44 +278,40 @@ def _headings(table: Table) -> list[_Heading]:
     return [(column, metric) for column in table.columns for metric in table.metrics]
 
 
-def _blocks(table: Table) -> list[tuple[str, list[str], list[_Heading]]]:
-    """Grids of their own, each with its title and the heads of its columns: one for each metric where settings vary."""
+def _grids(table: Table) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Title, heads and lines of each grid for people: one for each metric where settings vary, else one."""
+    grids = [(metric.heading, [*table.columns], [(one, metric) for one in table.columns]) for metric in table.metrics]
     if len(table.columns) == 1:
-        return [(table.columns[0], [metric.heading for metric in table.metrics], _headings(table))]
-    return [
-        (metric.heading, [*table.columns], [(column, metric) for column in table.columns]) for metric in table.metrics
-    ]
+        grids = [(table.columns[0], [metric.heading for metric in table.metrics], _headings(table))]
+    for title, heads, headings in grids:
+        lines = [
+            [row if kind == _OURS else "", *([kind] if table.has_paper else []), *texts]
+            for row, kind, texts in _lines(table, headings, _text)
+        ]
+        yield title, ["method", *([""] if table.has_paper else []), *heads], lines
 
 
 def _lines(
     table: Table, headings: Sequence[_Heading], write: Callable[[Any, str, TableMetric], str]
-) -> Iterator[tuple[str, str, list[_Text]]]:
+) -> Iterator[tuple[str, str, list[str]]]:
     """Row, kind and texts of each line: ours always; the paper's and the difference where there is one."""
     cells = {cell.Index: cell for cell in table.cells.itertuples()}
     for row in table.rows:
         own = [(cells[row, column, metric.name], metric) for column, metric in headings]
         is_there = [True, any(cell.paper for cell, _ in own), any(cell.verdict for cell, _ in own)]
         for kind in compress(_KINDS, is_there):
-            yield row, kind, [(write(cell, kind, metric), kind == _OURS and cell.best) for cell, metric in own]
+            yield row, kind, [write(cell, kind, metric) for cell, metric in own]
 
 
-def _grid(table: Table, heads: Sequence[str], headings: Sequence[_Heading]) -> tuple[list[str], list[list[_Text]]]:
-    """Heads and lines for people: the method, the kind where there are several, and the numbers."""
-    lines = [
-        [(row if kind == _OURS else "", False), *([(kind, False)] if table.has_paper else []), *texts]
-        for row, kind, texts in _lines(table, headings, _text)
-    ]
-    return ["method", *([""] if table.has_paper else []), *heads], lines
-
-
-def _text(cell: Any, kind: str, metric: TableMetric) -> str:
-    """70.26 ± 1.28 (3), or +0.64 agrees."""
+def _text(cell: Any, kind: str, metric: TableMetric, *, counted: bool = True) -> str:
+    """70.26 ± 1.28 (3), or +0.64 agrees; the best between stars, as Markdown has it."""
     if kind == _DIFFERENCE:
         return f"{cell.difference:+z.{metric.digits}f} {cell.verdict}" if cell.verdict else NOTHING
     if (number := _number(cell, kind)) is None:
         return NOTHING
-    mark = f" ({cell.n})" if kind == _OURS else " ⚠" if cell.paper.warning else ""
-    return " ± ".join(format_mean_std(metric, *number)) + mark
+    mark = f" ({cell.n})" * counted if kind == _OURS else " ⚠" if cell.paper.warning else ""
+    text = " ± ".join(format_mean_std(metric, *number)) + mark
+    return f"**{text}**" if kind == _OURS and cell.best else text
 
 
 def _latex_text(cell: Any, kind: str, metric: TableMetric, *, counted: bool) -> str:
@@ -334,26 +332,13 @@ def _number(cell: Any, kind: str) -> tuple[float, float | None] | None:
     return None if cell.mean != cell.mean else (cell.mean, cell.std)
 
 
-def _run_lines(table: Table, rows: Iterable[str], column: str = "") -> Iterator[list[_Text]]:
-    """Row, n and numbers of a table of runs."""
+def _run_grid(table: Table, rows: Iterable[str], column: str = "") -> Iterator[list[str]]:
+    """Heads and lines of a table of runs: row, n and numbers."""
+    yield ["method", "n", *(metric.heading for metric in table.metrics)]
     cells = {cell.Index: cell for cell in table.cells.itertuples()}
     for row in rows:
         own = [(cells[row, column, metric.name], metric) for metric in table.metrics]
-        texts = [(_text(cell, _OURS, metric).removesuffix(f" ({cell.n})"), cell.best) for cell, metric in own]
-        yield [(row, False), (str(own[0][0].n), False), *texts]
-
-
-def _in_stars(line: Iterable[_Text]) -> list[str]:
-    return [f"**{text}**" if is_best else text for text, is_best in line]
-
-
-def _fit_width(table: Table, heads: Sequence[str], headings: Sequence[_Heading], width: int) -> Iterator[slice]:
-    """The columns in pieces that are no wider than the terminal, if one column is not."""
-    texts = [text for *_, line in _lines(table, headings, _text) for text, _ in line]
-    widest = max(map(len, [*heads, *texts]))
-    taken = max(map(len, table.rows)) + 1 + (11 if table.has_paper else 0)
-    fitting = max(1, (width - taken) // (widest + 1))
-    return (slice(start, start + fitting) for start in range(0, len(heads), fitting))
+        yield [row, str(own[0][0].n), *(_text(cell, _OURS, metric, counted=False) for cell, metric in own)]
 
 
 def _latex_heading(metric: TableMetric) -> str:

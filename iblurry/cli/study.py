@@ -197,8 +197,7 @@ def _show_plan(
     total = {name: sum(cell[name] for cell in cells.values()) for name in ("to_do", "done")}
     columns = ["column"] if any(column for _, column in cells) else []
     counts = [(f"{cell['to_do']}", f"{cell['done']}", operations(cell["training_flops"])) for cell in cells.values()]
-    texts = [(*place[: 1 + len(columns)], *count) for place, count in zip(cells, counts, strict=True)]
-    lines = ([(text, False) for text in line] for line in texts)
+    lines = [(*place[: 1 + len(columns)], *count) for place, count in zip(cells, counts, strict=True)]
     heads, sides = ["row", *columns, "to do", "done", "training"], "l" * (1 + len(columns)) + "rrr"
     grid = rich_grid(heads, lines, shutil.get_terminal_size().columns, sides=sides, bold=False)
     tell(about | total | {"rows": rows}, grid, as_json=as_json)

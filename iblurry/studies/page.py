@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from iblurry.analysis.describe import describe_command
+from iblurry.analysis.describe import run_command
 from iblurry.analysis.figures.draw import draw_study
 from iblurry.analysis.formats import markdown_notes, to_markdown, to_ranking
 from iblurry.analysis.significance import PairedComparison
@@ -36,11 +36,7 @@ def study_page(table: StudyTable, figures: Mapping[str, Path], pairs: Sequence[P
         f"![{FIGURES[kind].format(metric=table.metrics[0].heading)}](images/{place.name})"
         for kind, place in figures.items()
     ]
-    commands = [
-        describe_command(row, [run.experiment for run in runs.values()])
-        for (row, _), runs in table.runs.items()
-        if runs
-    ]
+    commands = [run_command([run.experiment for run in runs.values()]) for runs in table.runs.values() if runs]
     rankings = []
     for column in table.columns:
         if table.by_seed(column, table.metrics[0].name):

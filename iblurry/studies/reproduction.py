@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from iblurry.analysis.describe import describe_command, describe_noted, make_slug
+from iblurry.analysis.describe import describe_noted, make_slug, run_command
 from iblurry.analysis.figures.curves import draw_curves
 from iblurry.analysis.formats import markdown_grid, runs_to_markdown
 from iblurry.analysis.metrics import ACCURACY_METRICS, NOTHING
@@ -235,7 +235,7 @@ def _runs(block: ComparisonBlock) -> str:
         )
         line = [f"`{name}`", seeds, spent, device, _noted(runs, "precision"), _noted(runs, "machine"), versions]
         lines.append([*line, _noted(runs, "commit")])
-        commands.append(describe_command(name, [run.experiment for run in runs]))
+        commands.append(run_command([run.experiment for run in runs]))
     heads = ["row", "seeds", "seconds a run", "device", "precision", "machine", "versions", "commit"]
     return "\n".join([markdown_grid(heads, lines, sides="llrlllll"), "", "```console", *commands, "```"])
 

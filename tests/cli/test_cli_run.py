@@ -95,11 +95,11 @@ def test_the_figure_of_other_experiments_has_another_name():
     names += [name_figure(rows, *USUAL), name_figure(rows[3:], *USUAL), name_figure(rows[:3], *USUAL)]
     assert names[0] == "digits"
     assert names[2] == "digits-memory-50"
-    assert names[7].startswith("digits-er-er-constant-er-averaged-")  # as many as there is room for
+    assert names[7].startswith("digits-er-er-constant-er-averaged-")  # and a checksum in place of the others
     assert len({*names}) == len(names)
     assert max(map(len, names)) <= 60
     rate = edit(Experiment.of("er", network="convnet"), "schedule.gamma=0.999")
-    assert name_figure([Experiment.of("er"), rate], *USUAL) == "digits-er-er-network-convnet-gamma-0.999-seeds-1"
+    assert name_figure([Experiment.of("er"), rate], *USUAL) == "digits-er-er-network-convnet-schedule-gamma-0-999-seeds-1"
 
 
 def test_where_there_is_no_terminal_there_are_lines(quick):

@@ -327,7 +327,7 @@ def search_to_terminal(results: Sequence[PointResult], *, width: int, bold: bool
         table = _grid(results, paths, None)
     titles, *lines = table
     sides = "".join("r" if title in ("n", "A_AUC ↑", "trial") else "l" for title in titles)
-    marked = ([(cell, line[-1] == "best") for cell in line] for line in lines)
+    marked = ([f"**{cell}**" if cell and line[-1] == "best" else cell for cell in line] for line in lines)
     grid = rich_grid(titles, marked, width, sides=sides, bold=bold)
     counts = {len(result.values) for result in results if result.score}
     over = "one seed each" if counts <= {1} else "mean ± sample standard deviation (n - 1) over n seeds"
