@@ -99,7 +99,8 @@ def test_the_figure_of_other_experiments_has_another_name():
     assert len({*names}) == len(names)
     assert max(map(len, names)) <= 60
     rate = edit(Experiment.of("er", network="convnet"), "schedule.gamma=0.999")
-    assert name_figure([Experiment.of("er"), rate], *USUAL) == "digits-er-er-network-convnet-schedule-gamma-0-999-seeds-1"
+    name = name_figure([Experiment.of("er"), rate], *USUAL)
+    assert name == "digits-er-er-network-convnet-schedule-gamma-0-999-seeds-1"
 
 
 def test_where_there_is_no_terminal_there_are_lines(quick):
