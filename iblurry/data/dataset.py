@@ -6,21 +6,24 @@ import hashlib
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.data.adapters import (
-    AdapterOptions,
+from iblurry.data.convert import (
     LabelledRows,
     dataframe_rows,
     huggingface_rows,
+    label_positions,
+    name_labels,
     read_rows,
+    to_floats,
+    to_images,
+    to_labels,
     torch_rows,
 )
-from iblurry.data.convert import label_positions, to_floats, to_images, to_labels
 from iblurry.data.images import ImageStore, PictureFiles
 from iblurry.data.labels import class_labels
 from iblurry.errors import InputError
@@ -216,8 +219,9 @@ class Dataset:
         >>> data.shape, data.train.labels.tolist()
         ((1, 4, 4), [0, 1, 0, 1])
         """
-        options = AdapterOptions(name, classes, size, channels, layout, mean=mean, std=std)
-        return cls._from_rows(torch_rows(train, "training"), torch_rows(test, "test"), options)
+        parts = torch_rows(train, "training"), torch_rows(test, "test")
+        own: dict[str, Any] = {"name": name, "classes": classes, "mean": mean, "std": std}
+        return cls._from_rows(*parts, **own, size=size, channels=channels, layout=layout)
 
     @classmethod
     def from_huggingface(
@@ -261,8 +265,8 @@ class Dataset:
         """
         trained = huggingface_rows(train, "training", image=image, label=label)
         tested = huggingface_rows(test, "test", image=image, label=label)
-        options = AdapterOptions(name, classes, size, channels, layout, lazy=lazy, mean=mean, std=std)
-        return cls._from_rows(trained, tested, options)
+        own: dict[str, Any] = {"name": name, "classes": classes, "mean": mean, "std": std}
+        return cls._from_rows(trained, tested, **own, size=size, channels=channels, layout=layout, lazy=lazy)
 
     @classmethod
     def from_dataframe(
@@ -314,25 +318,80 @@ class Dataset:
         """
         trained = dataframe_rows(train, "training", path=path, image=image, label=label)
         tested = dataframe_rows(test, "test", path=path, image=image, label=label)
-        return cls._from_rows(
-            trained, tested, AdapterOptions(name, classes, size, channels, layout, root, lazy, mean, std)
-        )
+        own: dict[str, Any] = {"name": name, "classes": classes, "mean": mean, "std": std}
+        how: dict[str, Any] = {"size": size, "channels": channels, "layout": layout, "root": root, "lazy": lazy}
+        return cls._from_rows(trained, tested, **own, **how)
 
     @classmethod
-    def _from_rows(cls, train: LabelledRows, test: LabelledRows, options: AdapterOptions) -> Dataset:
-        read = read_rows(train, test, options)
-        mean, std = options.mean, options.std
-        if read.are_files and (mean is None or std is None):
-            measured = mean_and_std(read.images[0], limit=MEASURED)
+    def _from_rows(
+        cls,
+        train: LabelledRows,
+        test: LabelledRows,
+        *,
+        name: str,
+        classes: Sequence[str] | None,
+        mean: Sequence[float] | None,
+        std: Sequence[float] | None,
+        **options: Any,
+    ) -> Dataset:
+        if not train.count:
+            raise InputError(f"The data set {name!r} has no training images; give at least one.")
+        images, labels, are_files = read_rows(train, test, **options)
+        if classes is None:
+            classes, labels = name_labels(train, test, labels)
+        if are_files and (mean is None or std is None):
+            measured = mean_and_std(images[0], limit=MEASURED)
             mean, std = measured[0] if mean is None else mean, measured[1] if std is None else std
         return cls.from_arrays(
-            *(read.images[0], read.labels[0], read.images[1], read.labels[1]),
-            name=options.name,
-            classes=read.classes,
-            mean=mean,
-            std=std,
-            layout="NCHW",
+            *(images[0], labels[0], images[1], labels[1]), name=name, classes=classes, mean=mean, std=std, layout="NCHW"
         )
+
+
+class _ImageSubset:
+    """Rows of an array of images, read when they are asked for.
+
+    Parameters
+    ----------
+    images : ImageStore
+        (N, C, H, W) uint8.
+    rows : ndarray of int
+        Which of them.
+    """
+
+    def __init__(self, images: ImageStore, rows: NDArray[np.int64]) -> None:
+        self.images, self.rows = images, rows
+        self.shape, self.dtype = (len(rows), *images.shape[1:]), images.dtype
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, rows: Any, /) -> NDArray[np.uint8]:
+        return self.images[self.rows[rows]]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self[:].astype(dtype or self.dtype, copy=False)
+
+
+def take(part: LabelledImages, rows: NDArray[np.int64]) -> LabelledImages:
+    """These images of a part, with their labels; pictures on the disk stay there."""
+    images = part.images
+    chosen: ImageStore
+    if isinstance(images, PictureFiles):
+        names = [images.names[row] for row in rows.tolist()]
+        chosen = PictureFiles(images.root, names, images.image, resized=images.resized)
+    else:
+        chosen = _ImageSubset(images, rows)
+    return LabelledImages(chosen, part.labels[rows])
+
+
+def with_train(dataset: Dataset, rows: NDArray[np.int64]) -> Dataset:
+    """The data set with these training images only; mean and std stay those of all."""
+    return replace(dataset, train=take(dataset.train, rows))
+
+
+def with_validation(dataset: Dataset, rows: NDArray[np.int64]) -> Dataset:
+    """The data set with these training images in place of its test images."""
+    return replace(dataset, test=take(dataset.train, rows))
 
 
 def mean_and_std(images: ImageStore, *, limit: int | None = None) -> tuple[tuple[float, ...], tuple[float, ...]]:

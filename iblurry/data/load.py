@@ -18,11 +18,9 @@ from iblurry.components.component import register
 from iblurry.data.dataset import Dataset
 from iblurry.data.sources.arrays import arrays, save
 from iblurry.data.sources.cifar import cifar10, cifar100
-from iblurry.data.sources.core50 import core50
 from iblurry.data.sources.digits import digits
-from iblurry.data.sources.folder import folder
-from iblurry.data.sources.imagenet import imagenet, tinyimagenet
-from iblurry.data.sources.mnist import fashion_mnist, mnist
+from iblurry.data.sources.folder import core50, folder, imagenet, tinyimagenet
+from iblurry.data.sources.mnist import FILES, fashion_mnist, mnist
 from iblurry.data.sources.shapes import shapes
 from iblurry.data.sources.svhn import svhn
 from iblurry.errors import DataError, InputError, UnknownNameError
@@ -31,9 +29,6 @@ Option = int | float | str
 R = TypeVar("R", bound=Callable[..., Dataset])
 KINDS: dict[str, type[Option]] = {"int": int, "float": float, "bool": bool, "str": str}  # of options, by annotation
 MODULES = "IBLURRY_SOURCE_MODULES"  # environment: where registered sources are, for worker processes
-MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
-SVHN = "http://ufldl.stanford.edu/housenumbers"
-_FASHION_MNIST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 _IDX_FILES = "a folder or archive of the four idx files, compressed by gzip or not"
 _PNG_FILES = "PNG files train/<class>/*.png and test/<class>/*.png, each as a folder, a tar or a zip"
 
@@ -291,6 +286,10 @@ def register_source(reader: R) -> R:
     return reader
 
 
+def _idx_files(address: str, *md5: str) -> dict[str, str]:
+    return {f"{address}/{name}.gz": known for name, known in zip(FILES, md5, strict=True)}
+
+
 _ALL = (
     DataSource(name="digits", about="1,797 handwritten digits, grey 8x8", reader=digits),
     DataSource(name="shapes", about="drawn shapes, as many as you like, from a seed", reader=shapes),
@@ -298,12 +297,11 @@ _ALL = (
         name="mnist",
         about="70,000 handwritten digits, grey 28x28",
         reader=mnist,
-        files={
-            f"{MNIST}/train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            f"{MNIST}/train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
-            f"{MNIST}/t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
-            f"{MNIST}/t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
-        },
+        files=_idx_files(
+            "https://ossci-datasets.s3.amazonaws.com/mnist",
+            *("f68b3c2dcbeaaa9fbdd348bbdeb94873", "d53e105ee54ea40749a09fcbcd1e9432"),
+            *("9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c"),
+        ),
         forms=_IDX_FILES,
     ),
     DataSource(
@@ -311,8 +309,8 @@ _ALL = (
         about="99,289 house numbers, colour 32x32",
         reader=svhn,
         files={
-            f"{SVHN}/train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
-            f"{SVHN}/test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
+            "http://ufldl.stanford.edu/housenumbers/train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
+            "http://ufldl.stanford.edu/housenumbers/test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
         },
         forms="a folder or archive of train_32x32.mat and test_32x32.mat",
     ),
@@ -320,12 +318,11 @@ _ALL = (
         name="fashion_mnist",
         about="70,000 clothes in 10 classes, grey 28x28",
         reader=fashion_mnist,
-        files={
-            f"{_FASHION_MNIST}/train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            f"{_FASHION_MNIST}/train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-            f"{_FASHION_MNIST}/t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-            f"{_FASHION_MNIST}/t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
-        },
+        files=_idx_files(
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+            *("8d4fb7e6c68d591d4c3dfef9ec88bf0d", "25c81989df183df01b3e8a0aad5dffbe"),
+            *("bef4ecab320f06d8554ea6380940ec79", "bb300cfdad3c16e7a12a480ee83cd310"),
+        ),
         forms=_IDX_FILES,
     ),
     DataSource(

@@ -18,8 +18,7 @@ from iblurry.augment.transform import Transforms, as_field, check_transforms
 from iblurry.components import objects
 from iblurry.components.code_hash import DIGITS, Origin, is_own, origin
 from iblurry.components.component import Component
-from iblurry.data.dataset import Dataset
-from iblurry.data.subset import with_train, with_validation
+from iblurry.data.dataset import Dataset, with_train, with_validation
 from iblurry.errors import InputError, UnknownNameError, check_fields, check_type
 from iblurry.experiment.settings import fit_setting
 from iblurry.methods import method as method_named

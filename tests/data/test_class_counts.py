@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import numpy as np
 import pytest
 from PIL import Image
 
-from iblurry import Dataset, Experiment, Learner, StreamIterator, i_blurry, load, run
-from iblurry.errors import InputError
-from iblurry.methods import METHODS
+from iblurry import Dataset, Experiment, i_blurry, load, run
 
 COUNTS = {
     "two": [20, 20],
@@ -29,40 +25,11 @@ def data(counts, **more):
     return Dataset.from_arrays(images, labels, images[first], labels[first], **more)
 
 
-@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
-@pytest.mark.parametrize("disjoint, blur", [(0, 30), (50, 10), (100, 0)])
-def test_every_sample_comes_once(counts, disjoint, blur):
-    labels = data(counts).train.labels
-    for tasks in (1, 2):
-        order = i_blurry(labels, tasks=tasks, disjoint=disjoint, blur=blur, mode="uneven")
-        assert sorted(order.indices.tolist()) == list(range(len(labels)))
-        assert order.counts(labels).sum(axis=1).tolist() == [counts[label] for label in order.classes]
-        assert all(np.count_nonzero(row) == 1 for row in order.counts(labels)[: order.disjoint])
-
-
-def test_more_tasks_than_classes_are_refused_with_the_numbers_that_can_be():
-    with pytest.raises(InputError, match=r"tasks=5.*1 to 2"):
-        i_blurry(data([20, 20]).train.labels, tasks=5)
-
-
-@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
 @pytest.mark.parametrize("method", ["er", "clib"])
-def test_a_learner_meets_them(counts, method):
-    found = data(counts)
-    learner = Learner(METHODS[method](), image=found.shape, memory=2 * len(counts) + 20, network="mlp")
-    order = i_blurry(found.train.labels, tasks=2, mode="uneven")
-    met = set()
-    for item in islice(StreamIterator(found, order), 30):
-        learner.observe(item.image, item.label)
-        met.add(item.label)
-    assert set(learner.labels) == met
-    assert set(learner.predict(found.test.images[:20])) <= met
-
-
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
-def test_a_run_counts_them_all(counts, tmp_path):
+def test_a_run_counts_them_all(counts, method, tmp_path):
     facts = {"tasks": 2, "mode": "uneven", "memory": 2 * len(counts) + 20, "network": "mlp", "query_every": 20}
-    experiment = Experiment.of("er", "mine", samples=40, **facts)
+    experiment = Experiment.of(method, "mine", samples=40, **facts)
     result = run(experiment, out=tmp_path, dataset=data(counts))
     assert result.metrics.samples == 40
     assert 0 <= result.metrics.a_auc <= 1

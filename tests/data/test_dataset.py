@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -26,14 +25,6 @@ def made(**changes: Any) -> Dataset:
         "std": (0.25,),
     }
     return Dataset(**fields | changes)
-
-
-def test_a_good_one() -> None:
-    data = made()
-    assert data.shape == (1, 2, 2)
-    assert (len(data.train), len(data.test)) == (3, 1)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        data.name = "other"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -165,15 +156,12 @@ def test_from_arrays_refuses(train_images: Any, train_labels: Any, extra: dict[s
         Dataset.from_arrays(train_images, train_labels, images(1, 4, 4), [0], **extra)
 
 
-def test_a_string_outside_the_classes_is_named() -> None:
-    with pytest.raises(InputError, match="'dog' is not among the classes cat"):
-        Dataset.from_arrays(images(1, 4, 4), ["cat"], images(1, 4, 4), ["dog"], classes=["cat"])
-
-
 def test_an_empty_test_part_is_fine() -> None:
     data = Dataset.from_arrays(images(2, 4, 4), ["x", "y"], images(0, 4, 4), [])
     assert len(data.test) == 0
     assert data.classes == ("x", "y")
+    with pytest.raises(InputError, match="'y'"):
+        Dataset.from_arrays(images(2, 4, 4), ["x", "y"], images(0, 4, 4), [], classes=["x"])
 
 
 def test_moments_are_those_of_numpy() -> None:

@@ -17,8 +17,7 @@ from iblurry.data.dataset import Dataset, LabelledImages, mean_and_std
 from iblurry.data.images import PictureFiles
 from iblurry.data.load import load, parse_spec
 from iblurry.data.sources.arrays import arrays, save
-from iblurry.data.sources.folder import folder
-from iblurry.data.sources.imagenet import imagenet
+from iblurry.data.sources.folder import folder, imagenet
 from iblurry.errors import DataError, InputError
 from iblurry.streams import published
 from iblurry.streams.iterator import StreamIterator

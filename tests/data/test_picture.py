@@ -16,8 +16,7 @@ from iblurry.cli.live import samples
 from iblurry.data.dataset import Dataset
 from iblurry.data.picture import FORMATS, decode, resize, to_pixels
 from iblurry.data.prefetch import Decoders
-from iblurry.data.sources.folder import folder
-from iblurry.data.sources.imagenet import imagenet
+from iblurry.data.sources.folder import folder, imagenet
 from iblurry.errors import DataError
 from iblurry.live.http.bodies import BodyReader
 from iblurry.live.quota import Limits

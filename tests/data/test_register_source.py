@@ -33,6 +33,10 @@ def plain():
     return made()
 
 
+def nothing():
+    return 3
+
+
 def test_a_function_is_a_source():
     @iblurry.register_source
     def greys(shades: int = 3, *, deep=False, noise: float | None = None, kind: str = "plain"):
@@ -67,6 +71,9 @@ def test_a_place_and_what_must_be_given(tmp_path):
         return made(path=path, count=count)
 
     assert load(f"mine:{tmp_path},count=2").name == made(path=tmp_path, count=2).name
+    register_source(nothing)
+    with pytest.raises(InputError, match="'nothing'"):
+        load("nothing")
     with pytest.raises(InputError, match="'count'"):
         load(f"mine:{tmp_path}")
     with pytest.raises(InputError, match="PATH"):
@@ -122,15 +129,6 @@ def test_parameters_that_a_command_line_cannot_give_are_refused():
         with pytest.raises(InputError, match=f"{reader.__name__}.*items"):
             register_source(reader)
         assert reader.__name__ not in SOURCES
-
-
-def test_what_is_no_data_set_is_refused():
-    @register_source
-    def nothing():
-        return 3
-
-    with pytest.raises(InputError, match=r"'nothing'.*int"):
-        load("nothing")
 
 
 def test_another_process_finds_it_by_its_module(tmp_path, monkeypatch):

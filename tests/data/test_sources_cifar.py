@@ -122,13 +122,6 @@ def test_every_form_gives_the_same(
     assert sorted(tmp_path.rglob("*")) == before  # nothing was unpacked
 
 
-def test_our_python2_pickles_are_what_python_reads(pixels: np.ndarray, labels: np.ndarray) -> None:
-    held = {b"data": pixels[0], b"labels": labels[0].tolist(), b"filenames": [b"a.png"]}
-    back = pickle.loads(python2(held), encoding="bytes")
-    np.testing.assert_array_equal(back.pop(b"data"), held.pop(b"data"))
-    assert back == held
-
-
 def test_python3_pickles_and_rgba_sprites(pixels: np.ndarray, labels: np.ndarray, tmp_path: Path) -> None:
     write_python(tmp_path / "p", pixels, labels, lambda held: pickle.dumps({k.decode(): v for k, v in held.items()}))
     write_sprites(tmp_path / "s", pixels, labels, mode="RGBA")
@@ -217,15 +210,12 @@ class TestDamage:
         write_python(tmp_path / "py", pixels, labels)
         return tmp_path / "py"
 
-    def test_missing_batch(self, python: Path) -> None:
-        (python / "data_batch_3").unlink()
+    @pytest.mark.parametrize(
+        "damage", [lambda file: file.unlink(), lambda file: file.write_bytes(file.read_bytes()[:-50])]
+    )
+    def test_a_batch_that_is_missing_or_cut_short(self, python: Path, damage: Callable[[Path], object]) -> None:
+        damage(python / "data_batch_3")
         with pytest.raises(DataError, match="data_batch_3"):
-            cifar10(python)
-
-    def test_truncated_batch(self, python: Path) -> None:
-        raw = (python / "data_batch_3").read_bytes()
-        (python / "data_batch_3").write_bytes(raw[:-50])
-        with pytest.raises(DataError, match=r"data_batch_3 in .* is not a readable pickle"):
             cifar10(python)
 
     def test_malicious_batch(self, python: Path, tmp_path: Path) -> None:
@@ -255,15 +245,13 @@ class TestDamage:
         with pytest.raises(DataError, match=words):
             cifar10(python)
 
-    def test_other_class_names(self, python: Path) -> None:
-        (python / "batches.meta").write_bytes(python2({b"label_names": [b"x", b"y"]}))
-        with pytest.raises(DataError, match="lists other classes than cifar10 has: x, y"):
-            cifar10(python)
-
-    def test_two_copies(self, python: Path) -> None:
+    def test_other_class_names_and_two_copies(self, python: Path) -> None:
         (python / "again").mkdir()
         (python / "again" / "data_batch_2").write_bytes(b"")
-        with pytest.raises(DataError, match="has data_batch_2 2 times"):
+        with pytest.raises(DataError, match="data_batch_2 2 times"):
+            cifar10(python)
+        (python / "batches.meta").write_bytes(python2({b"label_names": [b"x", b"y"]}))
+        with pytest.raises(DataError, match="x, y"):
             cifar10(python)
 
     def test_truncated_binary(self, pixels: np.ndarray, labels: np.ndarray, tmp_path: Path) -> None:

@@ -59,23 +59,15 @@ class TestShapes:
         together = np.concatenate([many.train.images, many.test.images])
         assert len(np.unique(together.reshape(len(together), -1), axis=0)) == len(together)
 
+    def test_a_seed_means_the_same_bytes_everywhere(self) -> None:
+        data = shapes(classes=12, train=2, test=1, size=9, channels=3, seed=5)
+        assert data.fingerprint() == "6e4be866aa8ff5dbe773a78173f1f825"
+
     def test_noise_has_the_spread_asked_for(self) -> None:
         plain, noisy = (shapes(classes=1, train=64, test=1, noise=noise).train.images / 255 for noise in (0, 0.05))
         middle = (plain > 0.2) & (plain < 0.8)  # where nothing is clipped
         assert (noisy - plain)[middle].std() == pytest.approx(0.05, rel=0.05)
         assert (noisy - plain)[middle].mean() == pytest.approx(0, abs=0.003)
-
-    @pytest.mark.parametrize("classes, channels", [(10, 1), (30, 3)])
-    def test_classes_can_be_told_apart_but_not_trivially(self, classes: int, channels: int) -> None:
-        data = shapes(classes=classes, train=100, test=20, channels=channels)
-        train, test = (part.images.reshape(len(part), -1) / 255 for part in (data.train, data.test))
-        onehot = np.eye(classes)[data.train.labels]
-        linear = np.linalg.solve(train.T @ train + 5 * np.eye(train.shape[1]), train.T @ onehot)
-        straight = ((test @ linear).argmax(1) == data.test.labels).mean()
-        apart = ((test**2).sum(1)[:, None] + (train**2).sum(1) - 2 * test @ train.T).argmin(1)
-        nearest = (data.train.labels[apart] == data.test.labels).mean()
-        assert 3 / classes < straight < 0.97
-        assert nearest > 0.5
 
     @pytest.mark.parametrize("wrong", [{"classes": 0}, {"train": 0}, {"size": 2}, {"channels": 2}, {"noise": -1.0}])
     def test_refuses(self, wrong: dict[str, int]) -> None:
@@ -117,11 +109,6 @@ class TestArrays:
             save(shapes(classes=2), place)
         assert place.read_bytes() == before
         assert [file.name for file in tmp_path.iterdir()] == ["d.npz"]
-
-    def test_an_unwritable_place_is_named(self, tmp_path: Path) -> None:
-        (tmp_path / "file").write_text("")
-        with pytest.raises(InputError, match="choose another place"):
-            save(digits(), tmp_path / "file" / "d.npz")
 
     def test_refuses(self, tmp_path: Path) -> None:
         place = tmp_path / "x.npz"
@@ -175,18 +162,6 @@ class TestFolder:
         data = folder(pictures, size=5, channels=1)
         assert data.shape == (1, 5, 5)
         assert data.train.images[3].min() == data.train.images[3].max() == 100
-
-    def test_formats(self, pictures: Path) -> None:
-        red = pictures / "train" / "red"
-        clear = Image.new("P", (6, 4), 0)
-        clear.putpalette([200, 10, 20] * 256)
-        clear.save(red / "0.png", transparency=bytes([255] * 256))
-        Image.new("RGBA", (6, 4), (200, 10, 20, 255)).save(red / "1.png")
-        exif = Image.Exif()
-        exif[0x0112] = 6  # lies on its side
-        Image.new("RGB", (4, 6), (200, 10, 20)).save(red / "2.jpg", exif=exif, quality=95)
-        (red / "2.png").unlink()
-        assert np.abs(folder(pictures).train.images[3:, 0].astype(int) - 200).max() < 4
 
     def test_refuses(self, pictures: Path) -> None:
         broken = pictures / "train" / "red" / "1.png"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iblurry.data.sources.pickles import read_pickle
+from iblurry.data.sources.cifar import read_pickle
 from iblurry.errors import DataError
 
 

@@ -12,9 +12,8 @@ import pytest
 from PIL import Image
 from scipy.io import loadmat, savemat
 
-from iblurry.data import sources
 from iblurry.data.load import load
-from iblurry.data.sources import imagenet as tiny
+from iblurry.data.sources import folder as tiny
 from iblurry.data.sources.mnist import FILES, fashion_mnist, mnist
 from iblurry.data.sources.svhn import svhn
 from iblurry.errors import DataError
@@ -122,8 +121,8 @@ class TestCore50:
                 folder = tmp_path / "core50_128x128" / f"s{session}" / f"o{thing}"
                 folder.mkdir(parents=True)
                 Image.new("RGB", (16, 16), (session, thing, 0)).save(folder / f"C_{session:02}_{thing:02}_000.png")
-        monkeypatch.setattr(sources.core50, "TRAIN", 6)
-        monkeypatch.setattr(sources.core50, "TEST", 6)
+        monkeypatch.setattr(tiny, "CORE50_TRAIN", 6)
+        monkeypatch.setattr(tiny, "CORE50_TEST", 6)
         return tmp_path
 
     @pytest.mark.parametrize("lazy", [False, True])

@@ -14,10 +14,9 @@ import pytest
 
 from iblurry.analysis.describe import describe_settings, find_departures, name_rows
 from iblurry.augment.pipeline import Augment
-from iblurry.data.dataset import Dataset
+from iblurry.data.dataset import Dataset, take
 from iblurry.data.load import SOURCES, load
 from iblurry.data.sources.arrays import save
-from iblurry.data.subset import take
 from iblurry.errors import DataError, InputError, UnknownNameError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +17,6 @@ from iblurry.data.dataset import Dataset
 from iblurry.data.images import decode_pictures
 from iblurry.data.picture import decode
 from iblurry.data.sources.archive import Archive, open_archive
-from iblurry.data.sources.pickles import read_pickle
 from iblurry.errors import DataError
 from iblurry.storage.untrusted import parse_json
 
@@ -129,7 +131,14 @@ def _sprites(files: Archive, layout: _CifarLayout) -> tuple[_Part, _Part]:
 
 def _read_sprites(files: Archive, names: Sequence[str], labels_file: str) -> _Part:
     """Each row of a sprite is one image, its 1,024 pixels row by row; labels are a JSON list."""
-    rows = [_read_sprite(files, f"{name}.png") for name in names]
+    rows = []
+    for name in names:
+        sprite = decode(files.read_base(f"{name}.png"), f"{name}.png in {files.path}", 3)  # (3, images, 1024)
+        if sprite.shape[2] != 1024:
+            raise DataError(
+                f"{name}.png in {files.path} is {sprite.shape[2]} pixels wide, not 1,024 as a sprite of 32 x 32 images."
+            )
+        rows.append(sprite.transpose(1, 0, 2).reshape(-1, 3, 32, 32))
     try:
         labels = np.array(parse_json(files.read_base(labels_file), list))
     except ValueError as error:
@@ -137,15 +146,6 @@ def _read_sprites(files: Archive, names: Sequence[str], labels_file: str) -> _Pa
     if labels.ndim != 1 or labels.dtype.kind != "i":
         raise DataError(f"{labels_file} in {files.path} is not a list of whole numbers; get it again.")
     return np.concatenate(rows), labels.astype(np.int64)
-
-
-def _read_sprite(files: Archive, name: str) -> NDArray[np.uint8]:
-    sprite = decode(files.read_base(name), f"{name} in {files.path}", 3)  # (3, images, 1024)
-    if sprite.shape[2] != 1024:
-        raise DataError(
-            f"{name} in {files.path} is {sprite.shape[2]} pixels wide, not 1,024 as a sprite of 32 x 32 images is."
-        )
-    return sprite.transpose(1, 0, 2).reshape(-1, 3, 32, 32)
 
 
 def _by_class(files: Archive, layout: _CifarLayout) -> tuple[_Part, _Part]:
@@ -184,6 +184,91 @@ def _join(parts: list[_Part]) -> _Part:
 
 def _text(given: object) -> str:
     return given.decode() if isinstance(given, bytes) else str(given)
+
+
+def read_pickle(raw: bytes, where: str) -> Any:
+    """What the pickle holds; `where` names it in errors.
+
+    A pickle is a program. This one may call four names, and each leads to a stand-in written here instead of to NumPy:
+    even `dtype.__setstate__`, which NumPy trusts, is never reached. Strings of Python 2 come back as bytes.
+    """
+    try:
+        return _plain(_Unpickler(raw, where).load())
+    except DataError:
+        raise
+    except Exception as error:  # a damaged pickle can raise anything at all
+        raise DataError(f"{where} is not a readable pickle ({error}); download or copy it again.") from error
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, raw: bytes, where: str) -> None:
+        super().__init__(io.BytesIO(raw), encoding="bytes")
+        self.where = where
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ALLOWED:
+            raise DataError(
+                f"{self.where} asks for {module}.{name}, which a file of plain arrays never needs; "
+                "it is not the original or not safe, so do not use it and download it again from its web site."
+            )
+        return _ALLOWED[module, name]
+
+
+class _Array:
+    """An array that is empty until `__setstate__` fills it, as `numpy.core.multiarray._reconstruct` makes them."""
+
+    def __init__(self, *_: Any) -> None:
+        self.value: NDArray[Any] | None = None
+
+    def __setstate__(self, state: tuple[int, tuple[int, ...], _Dtype, bool, bytes]) -> None:
+        _, shape, dtype, column_major, raw = state
+        flat = np.frombuffer(raw, dtype=dtype.order + dtype.code)
+        self.value = flat.reshape(shape, order="F" if column_major else "C")
+
+
+class _Dtype:
+    """The type of plain numbers: a letter, a width and a byte order."""
+
+    order = "="
+
+    def __init__(self, code: str | bytes, *_: Any) -> None:
+        self.code = _text(code)
+        if not re.fullmatch("[biuf][1248]", self.code):
+            raise DataError(f"The pickle holds an array of {self.code!r}; only arrays of plain numbers are read.")
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        order = _text(state[1])
+        self.order = order if order in ("<", ">") else "="
+
+
+def _encoded(text: str, encoding: str | bytes = "latin1") -> bytes:
+    """Bytes, which Python 3 writes into old pickles as latin-1 text to be encoded again."""
+    if _text(encoding) != "latin1":
+        raise DataError(f"The pickle encodes text as {encoding!r}; only latin1 is read.")
+    return text.encode("latin1")
+
+
+_ALLOWED: dict[tuple[str, str], Any] = {
+    ("numpy.core.multiarray", "_reconstruct"): _Array,
+    ("numpy._core.multiarray", "_reconstruct"): _Array,
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _Dtype,
+    ("_codecs", "encode"): _encoded,
+}
+
+
+def _plain(held: Any) -> Any:
+    if isinstance(held, _Array) and held.value is not None:
+        return held.value
+    if isinstance(held, dict):
+        return {_plain(key): _plain(value) for key, value in held.items()}
+    if isinstance(held, list | tuple):
+        return type(held)(map(_plain, held))
+    if held is None or isinstance(held, str | bytes | int | float):
+        return held
+    raise DataError(
+        f"The pickle holds a {type(held).__name__}; only arrays, lists, dicts, strings and numbers are read."
+    )
 
 
 _FINE = (

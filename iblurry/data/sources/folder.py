@@ -1,8 +1,10 @@
-"""Picture files in folders: train/<class>/* and test/<class>/*."""
+"""Picture files in folders: train/<class>/* and test/<class>/* of any data set; ImageNet, Tiny ImageNet and CORe50."""
 
 from __future__ import annotations
 
+import csv
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -11,13 +13,26 @@ from pathlib import Path
 import numpy as np
 
 from iblurry.data.dataset import MEASURED, Dataset, LabelledImages, mean_and_std
-from iblurry.data.images import ImageStore, load_images, read_bytes
+from iblurry.data.images import ImageStore, decode_pictures, load_images, read_bytes
 from iblurry.data.picture import upright_size
+from iblurry.data.sources.archive import Archive, open_archive
 from iblurry.errors import DataError, InputError
 from iblurry.rng import Rng
 
 _LAYOUT = "put pictures in train/<class>/ and test/<class>/ (or val/<class>/), or in <class>/ to have them split"
-LARGEST_OWN, LARGEST_CHOSEN, LEAST_CHOSEN = 128, 64, 8  # pixels of a side
+_LARGEST_OWN, _LARGEST_CHOSEN, _LEAST_CHOSEN = 128, 64, 8  # pixels of a side
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_TINY_MEAN, _TINY_STD = (0.4802, 0.4481, 0.3975), (0.2302, 0.2265, 0.2262)
+TINY_CLASSES, TINY_TRAIN, TINY_TEST = 200, 500, 50  # training and test images per class
+_INSIDE = Path("ILSVRC", "Data", "CLS-LOC")  # where the competition's archive has train and val
+_LIST = "LOC_val_solution.csv"  # its list of the classes of val: ImageId,PredictionString
+_CATEGORIES = (
+    "plug adapter", "mobile phone", "scissors", "light bulb", "can", "glasses", "ball", "marker", "cup",
+    "remote control",
+)  # fmt: skip
+_EACH = 5  # objects of a category
+_TEST_SESSIONS = (3, 7, 10)
+CORE50_TRAIN, CORE50_TEST = 119_894, 44_972
 
 
 def folder(
@@ -49,10 +64,10 @@ def folder(
     trained = "train" if any(entry.is_dir() for entry in path.glob("train/*")) else ""
     tested = next((part for part in ("test", "val") if trained and (path / part).is_dir()), None)
     notes: list[str] = []
-    classes = list_folders(path / trained, notes)
-    train = label_files(path, trained, classes)
+    classes = _list_folders(path / trained, notes)
+    train = _label_files(path, trained, classes)
     if tested is not None:
-        held_out = label_files(path, tested, classes)
+        held_out = _label_files(path, tested, classes)
     else:
         held_out = _draw_test(train, test, seed)
         train = {name: label for name, label in train.items() if name not in held_out}
@@ -65,7 +80,7 @@ def folder(
         notes.append(f"The pictures are resized to {size} x {size}; {path},size=N sets another size.")
     images = load_images(path, list(train), list(held_out), size=size, channels=channels, lazy=lazy)
     mean, std = mean_and_std(images[0], limit=MEASURED)
-    made = labelled_dataset(path.resolve().name, classes, images, train, held_out, mean, std)
+    made = _labelled_dataset(path.resolve().name, classes, images, train, held_out, mean, std)
     return replace(made, notes=tuple(notes))
 
 
@@ -91,12 +106,12 @@ def _choose_size(root: Path, names: Sequence[str]) -> int | None:
     rows = np.unique(np.linspace(0, len(names) - 1, MEASURED).astype(int)).tolist()
     files = [os.path.join(root, names[row]) for row in rows]
     sizes = np.array([upright_size(read_bytes(file), file) for file in files])
-    if (sizes == sizes[0]).all() and sizes.max() <= LARGEST_OWN:
+    if (sizes == sizes[0]).all() and sizes.max() <= _LARGEST_OWN:
         return None
-    return int(np.median(sizes.min(axis=1)).clip(LEAST_CHOSEN, LARGEST_CHOSEN))
+    return int(np.median(sizes.min(axis=1)).clip(_LEAST_CHOSEN, _LARGEST_CHOSEN))
 
 
-def labelled_dataset(
+def _labelled_dataset(
     name: str,
     classes: Sequence[str],
     images: tuple[ImageStore, ImageStore],
@@ -111,7 +126,7 @@ def labelled_dataset(
     return Dataset(name, tuple(classes), *parts, mean, std)
 
 
-def list_folders(root: Path, notes: list[str] | None = None) -> list[str]:
+def _list_folders(root: Path, notes: list[str] | None = None) -> list[str]:
     """The names of the folders of classes, sorted; a note tells of hidden ones, which are left out."""
     if not root.is_dir():
         raise DataError(f"There is no folder {root}; {_LAYOUT}.")
@@ -147,9 +162,9 @@ def list_files(root: Path, below: str) -> list[str]:
     return sorted(found)
 
 
-def label_files(root: Path, part: str, classes: Sequence[str]) -> dict[str, int]:
+def _label_files(root: Path, part: str, classes: Sequence[str]) -> dict[str, int]:
     """Label by file, class by class; DataError for a class that is not in train/, or is there without pictures."""
-    unknown = sorted(set(list_folders(root / part)) - set(classes))
+    unknown = sorted(set(_list_folders(root / part)) - set(classes))
     if unknown:
         raise DataError(
             f"{root / part} has the class {unknown[0]!r}, which is not in {root / 'train'}; "
@@ -162,3 +177,130 @@ def label_files(root: Path, part: str, classes: Sequence[str]) -> dict[str, int]
             raise DataError(f"{root / part / name} has no pictures; add some or remove the folder.")
         labels |= dict.fromkeys(files, label)
     return labels
+
+
+def imagenet(path: Path, *, size: int = 224, lazy: bool | None = None) -> Dataset:
+    """Reads train/<wnid>/*.JPEG and val/<wnid>/*.JPEG, or val/*.JPEG with LOC_val_solution.csv beside it or above.
+
+    Classes are the sorted WordNet ids, pictures come in the order of their file names, and the test images are those of
+    val. They are resized to (size, size), whatever their aspect; see `folder` for when they are decoded.
+
+    O. Russakovsky et al., "ImageNet Large Scale Visual Recognition Challenge", IJCV 2015; its terms allow
+    non-commercial research and education.
+    """
+    root = path / _INSIDE if (path / _INSIDE).is_dir() else path
+    classes = _list_folders(root / "train")
+    train = _label_files(root, "train", classes)
+    has_folders = any(entry.is_dir() for entry in root.glob("val/*"))
+    test = _label_files(root, "val", classes) if has_folders else _val_by_list(path, root, classes)
+    images = load_images(root, list(train), list(test), size=size, channels=3, lazy=lazy)
+    return _labelled_dataset("imagenet", classes, images, train, test, _MEAN, _STD)
+
+
+def _val_by_list(path: Path, root: Path, classes: list[str]) -> dict[str, int]:
+    """Label by file, where val is as it was published: all pictures in one folder, their classes in a list."""
+    files = list_files(root, "val")
+    lists = [place / _LIST for place in (path, root, root / "val") if (place / _LIST).is_file()]
+    if not lists:
+        raise DataError(
+            f"{root / 'val'} has no folders of the classes in train and there is no {_LIST} with it; sort its pictures "
+            f"into folders val/<wnid>/, or put {_LIST} into {path}."
+        )
+    label_of_class = {wnid: label for label, wnid in enumerate(classes)}
+    with lists[0].open(newline="", encoding="utf-8", errors="replace") as file:
+        wnid_of = {line[0]: line[1].partition(" ")[0] for line in csv.reader(file) if len(line) == 2}
+    labels = {}
+    for name in files:
+        wnid = wnid_of.get(Path(name).stem)
+        if Path(name).suffix.upper() in (".JPEG", ".JPG"):
+            if wnid not in label_of_class:
+                raise DataError(f"{lists[0]} gives {name} the class {wnid!r}, which is not in train; get it again.")
+            labels[name] = label_of_class[wnid]
+    return labels
+
+
+def tinyimagenet(path: Path) -> Dataset:
+    """Reads the folder tiny-imagenet-200 or its zip; the test images are those of val/, whose labels are public.
+
+    Classes are the sorted WordNet ids. Training images come class by class in the order of their numbers, so image i of
+    class c is row 500 c + i; test images come in the order of theirs.
+
+    Y. Le and X. Yang, "Tiny ImageNet Visual Recognition Challenge", CS231N report, 2015; the terms of ImageNet.
+    """
+    with open_archive(path) as files:
+        classes = sorted(files.read_base("wnids.txt").decode("utf-8", errors="replace").split())
+        label_of_class = {name: at for at, name in enumerate(classes)}
+        train = _tiny_train(files, label_of_class)
+        test = _tiny_test(files, label_of_class)
+        _check_tiny_counts(path, classes, train, test)
+        names = list(train) + list(test)
+        images = decode_pictures(names, files.read, (3, 64, 64), resized=True, title="Reading Tiny ImageNet")
+    parts = (images[: len(train)], images[len(train) :])
+    return _labelled_dataset("tinyimagenet", classes, parts, train, test, _TINY_MEAN, _TINY_STD)
+
+
+def _tiny_train(files: Archive, label_of_class: dict[str, int]) -> dict[str, int]:
+    """Label by name, in the order of (class, number)."""
+    found = []
+    for name in files.names:
+        match = re.search(r"(?:^|/)train/(n\d+)/images/\1_(\d+)\.JPEG$", name)
+        if match and match[1] in label_of_class:
+            found.append((label_of_class[match[1]], int(match[2]), name))
+    return {name: label for label, _, name in sorted(found)}
+
+
+def _tiny_test(files: Archive, label_of_class: dict[str, int]) -> dict[str, int]:
+    """Label by name, in the order of the numbers; each line of the annotations is file, class and a box."""
+    label_of = {}
+    for line in files.read_base("val_annotations.txt").decode("utf-8", errors="replace").splitlines():
+        file, _, rest = line.partition("\t")
+        wnid = rest.partition("\t")[0]
+        if wnid not in label_of_class:
+            raise DataError(
+                f"val_annotations.txt in {files.path} has the class {wnid!r}, which is not in wnids.txt; get it again."
+            )
+        label_of[file] = label_of_class[wnid]
+    found = []
+    for name in files.names:
+        match = re.search(r"(?:^|/)val/images/(val_(\d+)\.JPEG)$", name)
+        if match and match[1] in label_of:
+            found.append((int(match[2]), name, label_of[match[1]]))
+    return {name: label for _, name, label in sorted(found)}
+
+
+def _check_tiny_counts(path: Path, classes: list[str], train: dict[str, int], test: dict[str, int]) -> None:
+    if len(classes) != TINY_CLASSES:
+        raise DataError(f"wnids.txt in {path} lists {len(classes)} classes, not {TINY_CLASSES}; get it again.")
+    for part, held, expected in (("training", train, TINY_TRAIN), ("val", test, TINY_TEST)):
+        counts = np.bincount(list(held.values()), minlength=TINY_CLASSES)
+        short = np.flatnonzero(counts != expected)
+        if len(short):
+            raise DataError(
+                f"{path} has {counts[short[0]]} {part} images of class {classes[short[0]]}, not {expected} "
+                f"({len(short)} classes differ); the copy is incomplete, so unpack or download it again."
+            )
+
+
+def core50(path: Path, *, size: int = 128, objects: bool = True, lazy: bool | None = None) -> Dataset:
+    """Reads s<session>/o<object>/*.png as core50_128x128.zip (or core50_350x350.zip) unpacks; classes are the objects.
+
+    With objects=false they are the ten categories. The test images are those of sessions 3, 7 and 10, the training
+    images come session by session, and all are resized to (size, size); see `folder` for when they are decoded.
+
+    V. Lomonaco and D. Maltoni, "CORe50: a New Dataset and Benchmark for Continuous Object Recognition", CoRL 2017;
+    CC BY 4.0.
+    """
+    parts: tuple[dict[str, int], dict[str, int]] = ({}, {})
+    for name in sorted(list_files(path, ""), key=os.path.basename):
+        if found := re.search(r"(?:^|/)s(\d+)/o(\d+)/[^/]*\.png$", name):
+            label = int(found[2]) - 1
+            parts[int(found[1]) in _TEST_SESSIONS][name] = label if objects else label // _EACH
+    train, test = parts
+    if (len(train), len(test)) != (CORE50_TRAIN, CORE50_TEST):
+        raise DataError(
+            f"{path} holds {len(train):,} training and {len(test):,} test images s<session>/o<object>/*.png, not "
+            f"{CORE50_TRAIN:,} and {CORE50_TEST:,}; unpack core50_128x128.zip and give its folder."
+        )
+    images = load_images(path, list(train), list(test), size=size, channels=3, lazy=lazy)
+    classes = [f"{kind} {number}" for kind in _CATEGORIES for number in range(1, _EACH + 1)] if objects else _CATEGORIES
+    return _labelled_dataset("core50", classes, images, train, test, *mean_and_std(images[0], limit=MEASURED))
