@@ -125,10 +125,6 @@ class LearnerConfig:
         """The labels that may come; None where any may."""
         return None if isinstance(self.classes, int) else self.classes
 
-    def on(self, engine: Eager) -> Self:
-        """The same on the device and in the precision of an engine."""
-        return dataclasses.replace(self, device=str(engine.device), precision=engine.precision)
-
     def build_context(self, engine: Eager, *, capacity: int | None = None) -> Context:
         """Network, memory and pipeline of a new learner, and what else its parts share.
 

@@ -110,7 +110,7 @@ class Learner:
             )
         self.threads = None if threads is None else whole_number("threads", threads, 1)
         self.engine = engine or make_engine(given.device or "cpu", given.precision)
-        self.config = given.on(self.engine)
+        self.config = dataclasses.replace(given, device=str(self.engine.device), precision=self.engine.precision)
         self._chooses_threads = engine is None and self.engine.device.type == "cpu"
         self.on_refit = on_refit
         context = self.config.build_context(self.engine)

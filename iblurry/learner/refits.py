@@ -61,8 +61,6 @@ class Refitter:
         self.training, self.online, self.on_progress, self.on_changed = training, online, on_progress, on_changed
         self.trainer: Trainer | None = None  # of the refit under way
         self._kept: dict[tuple[bool, bool], Trainer] = {}  # by fresh and frozen_norm
-        self._began = -1  # samples seen when it began
-        self._fresh = False
         self._saved: State | None = None  # of a refit that a checkpoint interrupted, until it is asked for again
 
     def __call__(self, *, epochs: int, fresh: bool, frozen_norm: bool) -> Context:
@@ -85,14 +83,15 @@ class Refitter:
     def state_dict(self) -> State | None:
         """None where no refit is under way; one that the stream has left behind does not count."""
         seen = self.online.seen
-        if self.trainer is None or self._began != seen:
+        if self.trainer is None or self.trainer.context.seen != seen:
             return self._saved if self._saved is not None and self._saved["seen"] == seen else None
         context = self.trainer.context
+        is_fresh = context.network is not self.online.network
         return {
             "seen": seen,
             "updates": context.updates,
-            "network": dict(context.network.state_dict()) if self._fresh else None,  # its own is saved by the learner
-            "spent": context.spent.state_dict() if self._fresh else None,  # and so is what that one has spent
+            "network": dict(context.network.state_dict()) if is_fresh else None,  # its own is saved by the learner
+            "spent": context.spent.state_dict() if is_fresh else None,  # and so is what that one has spent
             "optimizer": self.trainer.optimizer_state(),
             "shared": {name: shared.state_dict() for name, shared in context.shared.items()},
             "parts": {name: part.state_dict() for name, part in self.trainer.parts.items()},
@@ -103,45 +102,39 @@ class Refitter:
 
     def _trainer(self, fresh: bool, frozen_norm: bool) -> Trainer:
         """The trainer of the refit under way at this moment of the stream, or one at its start."""
-        now = self.online.seen
-        if self.trainer is not None and self._began == now:
+        online, now = self.online, self.online.seen
+        if self.trainer is not None and self.trainer.context.seen == now:
             return self.trainer
-        scope = f"refit at {now}"
-        trainer = self._kept.get((fresh, frozen_norm))
-        if trainer is None:
-            trainer = self._kept[fresh, frozen_norm] = self._new_trainer(scope, fresh, frozen_norm)
+        kept = self._kept.get((fresh, frozen_norm))
+        context = self._new_context(fresh) if kept is None else kept.context
+        context.rng.rescope(online.rng.fork(f"refit at {now}").scope)
+        if fresh:
+            restart(context.network, online.network.labels, context.rng)
+            context.spent.load_state_dict(ComputeCounter().state_dict())
+        counters = context.counters
+        counters.seen, counters.updates, counters.tasks = now, 0, online.tasks
+        if kept is None:
+            assert self.training is not None, "a method whose readout refits says how"
+            trainer = Trainer(self.training.attach(context), context, frozen_norm=frozen_norm)
+            self._kept[fresh, frozen_norm] = trainer
         else:
-            context = trainer.context
-            context.rng.rescope(self.online.rng.fork(scope).scope)
-            if fresh:
-                restart(context.network, self.online.network.labels, context.rng)
-                context.spent.load_state_dict(ComputeCounter().state_dict())
-            counters = context.counters
-            counters.seen, counters.updates, counters.tasks = now, 0, self.online.tasks
+            trainer = kept
             trainer.restart()
         if self._saved is not None and self._saved["seen"] == now:
             _restore(trainer, self._saved)
-        self.trainer, self._began, self._fresh, self._saved = trainer, now, fresh, None
+        self.trainer, self._saved = trainer, None
         return trainer
 
-    def _new_trainer(self, scope: str, fresh: bool, frozen_norm: bool) -> Trainer:
-        assert self.training is not None, "a method whose readout refits says how"
-        online = self.online
-        rng = online.rng.fork(scope)
-        network = online.network
-        if fresh:
-            network = network.twin()
-            restart(network, online.network.labels, rng)
-        context = dataclasses.replace(
-            online,
-            network=network,
-            rng=rng,
+    def _new_context(self, fresh: bool) -> Context:
+        return dataclasses.replace(
+            self.online,
+            network=self.online.network.twin() if fresh else self.online.network,
+            rng=self.online.rng.fork(""),
             refit=None,
-            counters=Counters(seen=online.seen, tasks=online.tasks),
-            spent=ComputeCounter() if fresh else online.spent,
+            counters=Counters(),
+            spent=ComputeCounter() if fresh else self.online.spent,
             shared={},
         )
-        return Trainer(self.training.attach(context), context, frozen_norm=frozen_norm)
 
 
 def _restore(trainer: Trainer, saved: State) -> None:
