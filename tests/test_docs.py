@@ -16,7 +16,7 @@ from PIL import Image
 
 from benchmarks import method_pages
 from iblurry import Callback, ContinualClassifier, Learner, RunState, parts
-from iblurry.analysis.metrics import TABLE_METRICS
+from iblurry.analysis.table import TABLE_METRICS
 from iblurry.components.component import hyperparameters
 from iblurry.data.load import SOURCES
 from iblurry.methods import METHODS

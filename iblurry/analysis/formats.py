@@ -13,9 +13,8 @@ from itertools import compress
 from typing import Any, Literal
 
 from iblurry.analysis.describe import display_name
-from iblurry.analysis.metrics import NOTHING, TableMetric, format_mean_std
 from iblurry.analysis.significance import PairedComparison, caveats
-from iblurry.analysis.table import KEYS, RULE, Table
+from iblurry.analysis.table import KEYS, NOTHING, RULE, Table, TableMetric, format_mean_std
 from iblurry.errors import InputError
 from iblurry.experiment.metrics import NO_BOUNDARIES, has_boundaries
 

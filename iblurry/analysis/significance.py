@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from iblurry.analysis.describe import is_bound
-from iblurry.analysis.metrics import Better
-from iblurry.analysis.table import Table
+from iblurry.analysis.table import Better, Table
 from iblurry.errors import InputError, UnknownNameError
 
 LEVEL = 0.05  # the usual one of tests; intervals hold 1 - LEVEL

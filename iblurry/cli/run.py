@@ -222,7 +222,7 @@ def _check_metrics(names: Sequence[str], callbacks: Sequence[Callback], folders:
 
     A callback that does not say what it logs may log anything.
     """
-    from iblurry.analysis.metrics import find_metrics, logged_names
+    from iblurry.analysis.table import find_metrics, logged_names
     from iblurry.experiment.folder import RunFolder
     from iblurry.experiment.metrics import RESERVED
     from iblurry.experiment.result import read_result

@@ -91,8 +91,7 @@ def show_results(
     """The table to standard output; then the figure into its files, their names and those of the runs."""
     from iblurry.analysis.describe import describe_settings, group_runs
     from iblurry.analysis.formats import runs_to_json, runs_to_terminal
-    from iblurry.analysis.metrics import ACCURACY_METRICS, logged_names
-    from iblurry.analysis.table import tabulate_runs
+    from iblurry.analysis.table import ACCURACY_METRICS, logged_names, tabulate_runs
 
     groups = group_runs(results)
     title = describe_settings([result.experiment for result in results])

@@ -324,7 +324,7 @@ def table(
     made = _tabulate(_select(given), runs, metrics=split_names(metric), paper=paper)
     compared = compare_rows(made, against) if pairs or against else None
     if page is not None:
-        from iblurry.studies.page import write_page
+        from iblurry.studies.table import write_page
 
         click.echo("Wrote " + ", ".join(str(path) for path in write_page(made, page, compared)))
         return

@@ -10,14 +10,16 @@ from importlib import resources
 from typing import Any
 
 from iblurry.analysis.describe import DISPLAY_NAMES, JOINT, describe_held_out, find_departures, group_runs
-from iblurry.analysis.metrics import NOTHING, MeanStd, format_value
 from iblurry.analysis.table import (
     ABOVE,
     BELOW,
     NOT_JUDGED,
+    NOTHING,
     PAPER_SEEDS,
+    MeanStd,
     PaperNumber,
     Table,
+    format_value,
     judge,
     standard_error,
     tabulate_runs,

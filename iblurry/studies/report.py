@@ -21,9 +21,17 @@ from iblurry.analysis.describe import display_name, experiment_fields, format_se
 from iblurry.analysis.figures.classes import draw_forgetting, find_evaluations
 from iblurry.analysis.figures.curves import draw_curves, draw_rates
 from iblurry.analysis.figures.metrics import draw_flops
-from iblurry.analysis.metrics import ACCURACY_METRICS, MeanStd, format_value, training_tflops
 from iblurry.analysis.results import find_runs
-from iblurry.analysis.table import PAPER_SEEDS, RULE, Table, tabulate_runs
+from iblurry.analysis.table import (
+    ACCURACY_METRICS,
+    PAPER_SEEDS,
+    RULE,
+    MeanStd,
+    Table,
+    format_value,
+    tabulate_runs,
+    training_tflops,
+)
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder

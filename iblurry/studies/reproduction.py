@@ -16,9 +16,8 @@ from pathlib import Path
 from iblurry.analysis.describe import describe_noted, make_slug, run_command
 from iblurry.analysis.figures.curves import draw_curves
 from iblurry.analysis.formats import markdown_grid, runs_to_markdown
-from iblurry.analysis.metrics import ACCURACY_METRICS, NOTHING
 from iblurry.analysis.results import results_frame
-from iblurry.analysis.table import ABOVE, AGREES, BELOW, ERRORS, PAPER_SEEDS
+from iblurry.analysis.table import ABOVE, ACCURACY_METRICS, AGREES, BELOW, ERRORS, NOTHING, PAPER_SEEDS
 from iblurry.errors import DataError, UnknownNameError
 from iblurry.experiment.environment import LAST_BITS
 from iblurry.experiment.result import Result

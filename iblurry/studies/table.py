@@ -1,4 +1,4 @@
-"""The table of a study: the finished runs of what it plans, beside the paper's numbers, and what is missing."""
+"""The table of a study, and its page: the finished runs of what it plans, the paper's numbers, and what is missing."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from iblurry.analysis.describe import describe_settings
-from iblurry.analysis.metrics import TABLE_METRICS, TableMetric, find_metrics, logged_names
-from iblurry.analysis.table import Runs, Table, make_frames
+from iblurry.analysis.describe import describe_settings, run_command
+from iblurry.analysis.figures.draw import draw_study
+from iblurry.analysis.formats import markdown_notes, to_markdown, to_ranking
+from iblurry.analysis.significance import PairedComparison
+from iblurry.analysis.table import TABLE_METRICS, Runs, Table, TableMetric, find_metrics, logged_names, make_frames
 from iblurry.data.load import parse_spec
+from iblurry.storage.files import replacing
 from iblurry.studies.paper import PAPER_METRICS, configuration_of, find_counterpart, load_paper, paper_number
 from iblurry.studies.selection import Selection
 from iblurry.studies.study import PlannedRun, Study, find_finished, find_other_orders
 
+PAGE_FIGURES = {  # of its page: kinds, and what each shows
+    "curves": "Accuracy to samples seen",
+    "flops": "{metric} against what training computes",
+}
 _PAPER_NAMES = {ours: theirs for theirs, ours in PAPER_METRICS.items()}
 
 
@@ -106,6 +113,43 @@ def tabulate_study(
         settings=settings,
         missing=missing,
     )
+
+
+def write_page(table: StudyTable, path: Path, pairs: Sequence[PairedComparison] | None = None) -> list[Path]:
+    """Write a study as a page of Markdown, from finished runs alone; returns all files.
+
+    It has the question, figures in a folder `images` beside it, the table and the commands; of `pairs`, those of the
+    first metric.
+    """
+    first, figures = table.metrics[0], {}
+    for kind in PAGE_FIGURES:
+        figures[kind] = path.parent / "images" / f"{path.stem}-{kind}.png"
+        figures[kind].parent.mkdir(parents=True, exist_ok=True)
+        with replacing(figures[kind]) as part:
+            draw_study(table, kind, part)
+    shown = [
+        f"![{PAGE_FIGURES[kind].format(metric=first.heading)}](images/{place.name})" for kind, place in figures.items()
+    ]
+    commands = [run_command([run.experiment for run in runs.values()]) for runs in table.runs.values() if runs]
+    rankings = []
+    for column in table.columns:
+        if table.by_seed(column, first.name):
+            rankings += [f"## {column.capitalize() or first.heading}", to_ranking(table, column)]
+    by_first = None if pairs is None else [pair for pair in pairs if pair.metric == first.name]
+    below = [to_markdown(table, by_first).strip()] if table.has_paper else markdown_notes(table, by_first)
+    parts = [
+        f"# {table.study.title}",
+        f"{table.study.question} Here: {table.settings}.",
+        f"Made by `iblurry table {table.study.name} --page` from finished runs; nothing is typed by hand.",
+        *shown,
+        *rankings,
+        *below,
+        "### The runs",
+        "\n".join(["```console", *dict.fromkeys(commands), "```"]),
+    ]
+    with replacing(path) as part:
+        part.write_text("\n\n".join(parts) + "\n", "utf-8")
+    return [path, *figures.values()]
 
 
 def _paper_numbers(

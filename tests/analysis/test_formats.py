@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from iblurry.analysis.formats import FORMATS, runs_to_json, runs_to_markdown, runs_to_terminal
-from iblurry.analysis.metrics import TABLE_METRICS, MeanStd, TableMetric, format_mean_std
 from iblurry.analysis.significance import compare_rows
-from iblurry.analysis.table import tabulate_runs
+from iblurry.analysis.table import TABLE_METRICS, MeanStd, TableMetric, format_mean_std, tabulate_runs
 from iblurry.errors import InputError
 from iblurry.experiment.metrics import Metrics
 from iblurry.experiment.result import Result

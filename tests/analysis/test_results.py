@@ -4,7 +4,6 @@ import json
 import shutil
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import iblurry
@@ -133,11 +132,3 @@ def test_folders_without_runs_and_damaged_ones_are_named(runs, tmp_path_factory,
     settings.write_text(json.dumps({"format": 99}))
     with pytest.raises(iblurry.IblurryError, match=settings.parent.name):
         iblurry.results(settings.parent)
-
-
-def test_pandas_writes_it(runs, tmp_path):
-    frame = iblurry.results(runs)
-    frame.to_csv(tmp_path / "runs.csv", index=False)
-    again = pd.read_csv(tmp_path / "runs.csv")
-    assert again["a_auc"].tolist() == frame["a_auc"].tolist()
-    assert r"\begin{tabular}" in frame[["row", "a_auc"]].to_latex(index=False)

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from iblurry.analysis.metrics import TABLE_METRICS
+from iblurry.analysis.table import TABLE_METRICS
 from iblurry.experiment.metrics import RESERVED
 from tests.cli.conftest import QUICK
 

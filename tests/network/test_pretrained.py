@@ -12,8 +12,7 @@ from torch import nn
 
 from iblurry.analysis.describe import group_runs
 from iblurry.analysis.formats import runs_to_markdown
-from iblurry.analysis.metrics import ACCURACY_METRICS
-from iblurry.analysis.table import tabulate_runs
+from iblurry.analysis.table import ACCURACY_METRICS, tabulate_runs
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.folder import RunFolder

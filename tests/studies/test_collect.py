@@ -107,9 +107,3 @@ def test_runs_in_an_older_format_are_refused(tmp_path):
         (folder / "experiment.json").write_text(json.dumps(about | {"format": 1, "experiment": {}}))
         with pytest.raises(FolderError, match=f"{folder} was written in format 1"):
             reader(tmp_path / "results")
-
-
-def test_other_things_among_the_results_are_left_alone(tmp_path):
-    (tmp_path / "kills").mkdir()
-    (tmp_path / "kills" / "cifar10.json").write_text(json.dumps({}))
-    assert read_collected(tmp_path) == []

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from iblurry.analysis.metrics import MeanStd
-from iblurry.analysis.table import PaperNumber, judge, standard_error
+from iblurry.analysis.table import MeanStd, PaperNumber, judge, standard_error
 from iblurry.components.edit import edit
 from iblurry.streams.stream import Published
 from iblurry.studies.collect import read_run

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from iblurry.analysis.compute import DATASET_SIZES, DatasetSize, compute_estimate, dataset_size, training_flops
-from iblurry.analysis.metrics import TABLE_METRICS
+from iblurry.analysis.table import TABLE_METRICS
 from iblurry.components.edit import edit
 from iblurry.data.load import load
 from iblurry.data.sources.arrays import save
@@ -100,13 +100,6 @@ def test_compute_by_hand():
     assert given.name != er.name
 
 
-def test_a_larger_network_is_in_it():
-    small_one, large = (Experiment.of("er", "cifar10", network=name) for name in ("resnet18", "resnet34"))
-    given = with_compute(small_one, large, CIFAR)
-    ratio = flops("resnet34", (3, 32, 32), 10) / flops("resnet18", (3, 32, 32), 10)
-    assert float(given.method.pace.updates_per_sample) == pytest.approx(ratio, rel=1e-4)
-
-
 def test_compute_that_cannot_be_is_refused():
     er = Experiment.of("er", "cifar10")
     seldom = dataclasses.replace(er.method.pace, updates_per_sample=Fraction(1, 8))
@@ -165,11 +158,6 @@ def test_data_are_found_in_their_home(tmp_path):
     some = {"dataset": "fashion_mnist", "rows": ("er",), "seeds": (er.seed,), "data_home": tmp_path}
     assert [one.experiment for one in Selection(study=MAIN_RESULTS, equal_compute="clib", **some).planned] == [wanted]
     assert [one.experiment for one in Selection(study=COMPUTE, **some).planned] == [er, wanted]
-
-
-def test_extents():
-    assert dataset_size("digits") == DatasetSize(samples=1400, classes=10, image=(1, 8, 8))
-    assert dataset_size("imagenet").samples == 1_281_167
 
 
 def held(result):

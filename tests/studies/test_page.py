@@ -11,9 +11,8 @@ from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run_all
 from iblurry.streams import Gaussian
 from iblurry.studies.catalogue import STUDIES
-from iblurry.studies.page import write_page
 from iblurry.studies.selection import Selection
-from iblurry.studies.table import tabulate_study
+from iblurry.studies.table import tabulate_study, write_page
 
 SHAPES = "shapes:classes=10,train=12,test=4,size=8,channels=1"
 

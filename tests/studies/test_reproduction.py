@@ -10,7 +10,6 @@ import pytest
 
 from iblurry.components.edit import edit
 from iblurry.errors import DataError
-from iblurry.experiment.experiment import Experiment
 from iblurry.streams.stream import Published
 from iblurry.studies.collect import read_collected, read_repeats, read_run
 from iblurry.studies.paper import Configuration, compare_with_paper
@@ -140,45 +139,6 @@ def test_a_section_says_whose_orders_it_has(tmp_path):
     images = re.findall(r"!\[.*?\]\((.*?)\)", text)
     assert images == ["images/reproduction-cifar10-published.png", "images/reproduction-cifar10.png"]
     assert "cifar10, i-Blurry-50-10, 5 tasks, memory 500" not in section(text, "## The rest of the tables")
-
-
-def test_every_row_has_its_place(tmp_path):
-    """Those of the paper, the released program's beside them, and ours that it has not; on every data set it has."""
-    theirs = {
-        "er": "Baseline-ER",
-        "er-released": "Baseline-ER",
-        "ewc": "EWC++",
-        "bic": "BiC",
-        "mir": "ER-MIR",
-        "agem": "A-GEM",
-        "gss": "GSS",
-        "gdumb": "GDumb",
-        "rm": "RM",
-        "rm-released": "RM",
-        "clib": "CLIB",
-        "clib-released": "CLIB",
-        "clib-reservoir": "CLIB, without sample importance memory",
-        "clib-stream": "CLIB, without memory-only training",
-        "clib-exponential": "CLIB, without adaptive rate",
-        "joint": "Joint Training",
-    }
-    some = ["er", "clib"]
-    wanted = [("cifar10", {}, [*theirs, "clib-balanced"]), ("cifar10", {"disjoint": 0.0}, some)]
-    wanted += [("cifar100", {}, [*some, "bic", "balm"]), ("tinyimagenet", {}, some)]
-    runs = []
-    for dataset, numbers, methods in wanted:
-        stream = Published(folder="splits", content="of these files", **numbers)
-        made = [Experiment.of(method, dataset, stream=stream) for method in methods]
-        runs += [read_run(write_run(tmp_path, experiment, 50)[0]) for experiment in made]
-    text = reproduction_page(compare_with_paper(runs))
-    assert len(re.findall("^## .*(published)", text, flags=re.MULTILINE)) == len(wanted)
-    for (_, _, methods), part in zip(wanted, text.split("\nOrders: the paper's own")[1:], strict=True):
-        for method in methods:
-            metric = "Final accuracy of joint training" if method == "joint" else "A_AUC"
-            (line,) = [line for line in section(part, f"### {metric}").splitlines() if f"| `{method}` |" in line]
-            assert line.startswith(f"| {theirs.get(method, '–')} | `{method}` | 1 | ")
-            assert line.endswith(" | not in the paper |") == (method not in theirs)
-            assert "not run yet" not in line
 
 
 def test_tables_are_tables(blocks):

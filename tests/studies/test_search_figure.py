@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from PIL import Image
 
 from iblurry.errors import InputError
 from iblurry.experiment.experiment import Experiment
@@ -48,14 +47,6 @@ def test_a_map_says_the_means_and_leaves_failed_points_empty(tmp_path):
     for result in rest:
         assert any(f"{result.score.mean:.1f}" in line for line in text)
     assert not any(f"{first.score.mean:.1f}" in line for line in text)
-
-
-@pytest.mark.slow
-def test_of_many_points_the_best_are_drawn(tmp_path):
-    results = searched(f"memory={','.join(map(str, range(30, 60)))}", LR, SLOT, rows=("er",), seeds=(1,))
-    draw_search(results, tmp_path / "many.png", title=TITLE)
-    with Image.open(tmp_path / "many.png") as picture:
-        assert picture.height < 2500
 
 
 def test_trials_in_their_order(tmp_path):

@@ -42,11 +42,6 @@ def test_a_row_that_is_run_once_has_the_first_seed():
     assert [(one.row, one.experiment.seed) for one in planned] == [("joint", 4), ("er", 4), ("er", 2)]
 
 
-def test_some_rows_and_columns_in_their_order():
-    some = TOY.plan("digits", rows=["ewc schedule=Constant", "clib"], columns=["N=100"], seeds=[1])
-    assert [(one.column, one.row) for one in some] == [("N=100", "clib"), ("N=100", "ewc schedule=Constant")]
-
-
 @pytest.mark.parametrize(
     "study, choice, error, named",
     [
@@ -62,11 +57,6 @@ def test_some_rows_and_columns_in_their_order():
 def test_what_cannot_be_planned(study, choice, error, named):
     with pytest.raises(error, match=named):
         get_study(study).plan("digits", **choice)
-
-
-def test_how_a_split_is_made_may_be_changed():
-    uneven = get_study("tasks").plan("digits", mode="compatible")
-    assert {one.experiment.stream.mode for one in uneven} == {"compatible"}
 
 
 def test_a_tenth():
@@ -120,10 +110,6 @@ def test_only_data_of_ones_own_are_looked_up(tmp_path):
         assert TOY.plan(dataset, scale=0.1, data_home=tmp_path)
     with pytest.raises(DataError):
         TOY.plan(str(tmp_path / "mine.npz"), scale=0.1)
-
-
-def test_classes_are_what_the_source_has():
-    assert CLASSES["digits"] == len(load("digits").classes)
 
 
 def test_runs_are_found_in_the_first_place_that_has_them(tmp_path):

@@ -108,12 +108,3 @@ def test_every_study_fits_small_data(scale):
     for experiment, its_data in checked.values():
         experiment.check(its_data)
         assert len(experiment.order(its_data).tasks) == experiment.stream.tasks
-
-
-def test_they_say_what_they_are():
-    for name, study in STUDIES.items():
-        assert study.name == name
-        assert study.question.endswith("?")
-        assert study.datasets
-    titles = [study.title for study in STUDIES.values()]
-    assert len(set(titles)) == len(titles)

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from iblurry.analysis.metrics import TABLE_METRICS
+from iblurry.analysis.table import TABLE_METRICS
 from iblurry.components.edit import edit
 from iblurry.data.load import load
 from iblurry.launch.launch import run

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iblurry.analysis.metrics import TABLE_METRICS, TableMetric
 from iblurry.analysis.significance import compare_rows
 from iblurry.analysis.table import PaperNumber, make_frames
 from iblurry.errors import InputError, UnknownNameError
@@ -87,21 +86,6 @@ def test_what_is_not_the_papers_method_has_no_number_beside_it(runs):
     assert not tabulated(TINY, "cifar10", [runs], paper=False).has_paper
 
 
-def test_best_of_a_column_ties_as_printed(tmp_path):
-    for method, levels in {"er": (57, 57, 57.01), "mir": (57, 57, 57), "clib": (57, 57, 56.97)}.items():
-        for seed, level in enumerate(levels, start=1):
-            write_run(tmp_path, usual(method, seed), level, wobble=0)
-    made = tabulated(TINY, "cifar10", [tmp_path])
-    column = made.cells.xs(("K=500", "a_auc"), level=["column", "metric"])
-    assert column.loc["mir", "mean"] < column.loc["er", "mean"]  # 57.0000 and 57.0033
-    assert column["best"].to_dict() == {"mir": True, "er": True, "clib": False}
-
-
-def test_a_lone_row_is_not_best(runs):
-    made = tabulated(TINY, "cifar10", [runs], methods=["er"])
-    assert not made.cells["best"].any()
-
-
 def test_joint_training_is_a_bound_and_not_the_best(tmp_path):
     for method, level in {"joint": 96, "er": 57, "clib": 70}.items():
         for seed in (1, 2):
@@ -170,25 +154,6 @@ def test_a_number_that_no_run_has_is_none(tmp_path):
     assert made.ours("joint", "K=500", "a_auc") is None
     assert made.ours("joint", "K=500", "a_last").mean == pytest.approx(96)
     assert paper_means(made, "a_last")["joint", "K=500"] == 96.03
-
-
-def test_a_number_that_one_run_lacks_is_not_averaged_over_the_others(runs):
-    odd = TableMetric(
-        name="odd", heading="odd", value=lambda run: run.experiment.seed if run.experiment.seed > 1 else None
-    )
-    made = tabulated(TINY, "cifar10", [runs], metrics=["odd"], known={"odd": odd})
-    assert made.ours("er", "K=500", "odd") is None
-    later = tabulated(TINY, "cifar10", [runs], metrics=["odd"], known={"odd": odd}, seeds=[2, 3])
-    assert later.ours("er", "K=500", "odd").mean == 2.5
-
-
-def test_one_more_measure_is_one_more_column(runs):
-    seconds = TableMetric(name="seconds", heading="s", value=lambda run: run.summary["seconds"], digits=0)
-    made = tabulated(
-        TINY, "cifar10", [runs], metrics=["a_auc", "seconds"], known=TABLE_METRICS | {"seconds": seconds}, seeds=[1]
-    )
-    cell = made.cells.loc["er", "K=500", "seconds"]
-    assert (cell["mean"], cell["paper"], cell["best"]) == (100, None, False)
 
 
 @pytest.mark.parametrize(

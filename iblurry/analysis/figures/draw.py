@@ -11,8 +11,7 @@ from iblurry.analysis.describe import display_name
 from iblurry.analysis.figures.classes import draw_composition, draw_forgetting
 from iblurry.analysis.figures.curves import draw_curves, draw_rates
 from iblurry.analysis.figures.metrics import draw_bars, draw_flops, draw_sweep
-from iblurry.analysis.metrics import training_tflops
-from iblurry.analysis.table import PaperNumber, Table
+from iblurry.analysis.table import PaperNumber, Table, training_tflops
 from iblurry.errors import InputError
 from iblurry.experiment.metrics import NO_BOUNDARIES, has_boundaries
 

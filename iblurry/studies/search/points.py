@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any
 
 from iblurry.analysis.formats import rich_grid
-from iblurry.analysis.metrics import NOTHING, MeanStd, format_value, mean_std
+from iblurry.analysis.table import NOTHING, MeanStd, format_value, mean_std
 from iblurry.components.edit import edit
 from iblurry.errors import IblurryError, InputError
 from iblurry.experiment.experiment import Experiment
