@@ -20,7 +20,7 @@ from iblurry.parts.memory import Batch
 from iblurry.parts.part import Part
 from iblurry.parts.terms.term import CrossEntropy, Term, cross_entropy_by_hand
 
-AHEAD = 64  # updates whose rows are drawn at once
+BLOCK = 64  # updates whose rows are drawn together
 
 
 class Trainer:
@@ -82,7 +82,7 @@ class Trainer:
     def _begin(self) -> None:
         self.loss.zero_()
         self._lrs: tuple[float, float] | None = None  # that the optimizer has
-        self._ahead: dict[str, DrawnAhead] = {}
+        self._blocks: dict[str, RowBlock] = {}
 
     def restart(self) -> None:
         """Starts again as a new trainer would, but in place: steps captured before stay valid."""
@@ -171,10 +171,10 @@ class Trainer:
     def _draw(self, name: str, part: Part, streamed: int) -> Drawn:
         """Rows for one part, and random crops and flips of its own where it needs them."""
         context, step = self.context, self.context.updates
-        ahead = self._ahead.get(name)
-        if ahead is None or not ahead.covers(step, context.memory.size):
-            ahead = self._ahead[name] = DrawnAhead.draw(part, f"{name} draws", context)
-        rows = ahead.rows[step - ahead.first]
+        block = self._blocks.get(name)
+        if block is None or not block.covers(step, context.memory.size):
+            block = self._blocks[name] = RowBlock.draw(part, f"{name} draws", context)
+        rows = block.rows[step - block.first]
         if not part.needs_augment_params:
             return Drawn(rows, None)
         return Drawn(rows, context.pipeline.draw_params(context.rng, step, streamed + len(rows), f"{name} dice"))
@@ -270,7 +270,7 @@ class Trainer:
         return tuple([part.graph_key for part in self.parts.values()])
 
 
-class DrawnAhead(NamedTuple):
+class RowBlock(NamedTuple):
     """The rows of the next updates, as long as the memory keeps its size: drawn and sent to the device together."""
 
     first: int  # update
@@ -284,7 +284,7 @@ class DrawnAhead(NamedTuple):
     def draw(cls, part: Part, purpose: str, context: Context) -> Self:
         first, size = context.updates, context.memory.size
         rows = [part.draw_rows(purpose, first, size)]
-        while context.memory.full and len(rows) < AHEAD and len(rows[-1]) == len(rows[0]):
+        while context.memory.full and len(rows) < BLOCK and len(rows[-1]) == len(rows[0]):
             rows.append(part.draw_rows(purpose, first + len(rows), size))
         if len(rows[-1]) != len(rows[0]):  # the last batch of an epoch
             del rows[-1]

@@ -158,7 +158,7 @@ def test_what_a_step_returns_is_good_until_the_next(lawful, samples, questions):
 def test_nothing_depends_on_when_numbers_arrive(lawful, whole, samples, monkeypatch):
     """Rows drawn one update at a time and values read as late as can be: the course of a device that is far behind."""
     late = new_learner(lawful)
-    monkeypatch.setattr("iblurry.learner.trainer.AHEAD", 1)
+    monkeypatch.setattr("iblurry.learner.trainer.BLOCK", 1)
     monkeypatch.setattr("iblurry.engine.eager.AsyncRead.ready", lambda self: False)
     feed(late, samples)
     assert_same_state(late.state_dict(), whole.state_dict())
