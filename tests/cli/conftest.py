@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from typing import NamedTuple
@@ -12,24 +13,11 @@ import pytest
 
 from iblurry.cli.main import main
 
+DATA = "shapes:classes=4,train=20,test=10,size=8,channels=1"
 QUICK = [  # a run of a moment
-    *("--dataset", "shapes:classes=4,train=20,test=10,size=8,channels=1"),
-    *(
-        "--tasks",
-        "2",
-        "--memory",
-        "20",
-        "--network",
-        "mlp:width=16",
-        "--samples",
-        "40",
-        "--query-every",
-        "10",
-        "--jobs",
-        "1",
-    ),
+    *("--dataset", DATA, "--tasks", "2", "--memory", "20", "--network", "mlp:width=16"),
+    *("--samples", "40", "--query-every", "10", "--jobs", "1"),
 ]
-
 RUN = ["run", "er", *QUICK, "--seeds", "1", "--save-samples", "10"]
 
 
@@ -59,12 +47,12 @@ def call(here, capsys):
     return call
 
 
-@pytest.fixture
-def begun(call, here):
-    """The folder of a run that was stopped at sample 30 of 40, checkpoints at 20 and 30."""
+@pytest.fixture(scope="session")
+def stopped_runs(tmp_path_factory):
+    """The runs of a program that was stopped by a full disk at sample 30 of 40, checkpoints at 20 and 30."""
     from iblurry.experiment.journal import Journal
 
-    append = Journal.append
+    place, append = tmp_path_factory.mktemp("stopped"), Journal.append
 
     def stop(journal, record):
         if getattr(record, "at", 0) >= 40:
@@ -72,10 +60,18 @@ def begun(call, here):
         append(journal, record)
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
         patch.setattr(Journal, "append", stop)
-        said = call(*RUN)
-    assert said.code == 2, said.err
-    (folder,) = (here / "runs").iterdir()
+        with pytest.raises(SystemExit) as ended:
+            main(RUN)
+    assert ended.value.code == 2
+    return place / "runs"
+
+
+@pytest.fixture
+def begun(stopped_runs, here):
+    """The folder of a run that was stopped."""
+    (folder,) = shutil.copytree(stopped_runs, here / "runs").iterdir()
     assert [path.name[-14:-12] for path in sorted(folder.glob("*.safetensors"))] == ["20", "30"]
     return folder
 
@@ -105,27 +101,6 @@ def apart(here):
         return [Said(int(end), out, done.stderr) for out, end in zip(words[:-1:2], words[1::2], strict=True)]
 
     return apart
-
-
-@pytest.fixture
-def own(here, monkeypatch):
-    """mine.py: an admission and a method that no other test should know."""
-    (here / "mine.py").write_text(
-        "from iblurry.methods import clib\n"
-        "from iblurry.methods.recipe import recipe\n"
-        "from iblurry.parts import Admission\n"
-        "from beside import THREE\n\n\n"
-        "class Oldest(Admission):\n"
-        "    patience: int = THREE\n\n"
-        "    def choose_row(self, sample):\n"
-        "        return self.context.memory.written_at[:-1].argmin(0, keepdim=True)\n\n\n"
-        '@recipe(paper="mine")\n'
-        "def clib_oldest(hyperparameters):\n"
-        '    """CLIB that gives up the oldest."""\n'
-        '    return clib(hyperparameters, name="clib-oldest", admission=Oldest())\n'
-    )
-    (here / "beside.py").write_text("THREE = 3\n")
-    return here / "mine.py"
 
 
 @pytest.fixture

@@ -1,34 +1,36 @@
-"""iblurry data, from the outside."""
+"""`iblurry data`, and a data source of one's own: listed, imported, shown, split and run."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 from PIL import Image
 
-from iblurry.cli.data import data
 from iblurry.data.load import SOURCES, load
 from iblurry.data.sources.arrays import save
 from iblurry.data.sources.mnist import FILES
-from iblurry.errors import DataError, UnknownNameError
 
+MINE = """
+import numpy as np
+from iblurry import Dataset, register_source
 
-def call(*arguments: str | Path) -> Result:
-    result = CliRunner().invoke(data, [str(argument) for argument in arguments])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+@register_source
+def bars(*, classes: int = 4, kind: str = "across"):
+    "Bars of light, one class for each place."
+    images = np.zeros((classes * 12, classes, classes), dtype=np.uint8)
+    labels = np.arange(len(images)) % classes
+    images[np.arange(len(images)), labels] = 200
+    return Dataset.from_arrays(images, labels, images, labels, name="bars")
+"""
 
 
 @pytest.fixture
-def fashion(tmp_path: Path) -> Path:
-    place = tmp_path / "files"
+def fashion(here):
+    place = here / "files"
     place.mkdir()
     for name, shape in zip(FILES, [(6, 28, 28), (6,), (2, 28, 28), (2,)], strict=True):
         head = bytes((0, 0, 8, len(shape))) + np.array(shape, dtype=">u4").tobytes()
@@ -36,60 +38,81 @@ def fashion(tmp_path: Path) -> Path:
     return place
 
 
-def test_list_is_the_default(tmp_path: Path) -> None:
-    said = call("--home", tmp_path).output
-    assert said == call("list", "--home", tmp_path).output == call("--home", tmp_path, "list").output
+def test_list_is_the_default(call, here):
+    said = call("data", "--home", here).out
+    assert said == call("data", "list", "--home", here).out == call("data", "--home", here, "list").out
     state = {line.split()[0]: line for line in said.splitlines() if line}
     for name, source in SOURCES.items():
         assert source.about in state[name]
         assert ("not here" in state[name]) == bool(source.forms)
-    assert str(tmp_path) in said
+    assert str(here) in said
 
 
-def test_import_list_show(fashion: Path, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    said = call("import", "fashion_mnist", fashion, "--home", home).output
-    assert said == f"fashion_mnist is in {home / 'fashion_mnist.npz'}\n"
-    assert "fashion_mnist  70,000 clothes in 10 classes, grey 28x28        here, 0 MB" in call("--home", home).output
-    said = call("--home", home, "show", "fashion_mnist").output
+def test_import_list_show(call, fashion, here):
+    home = here / "home"
+    made = home / "fashion_mnist.npz"
+    assert str(made) in call("data", "import", "fashion_mnist", fashion, "--home", home).out
+    sources = json.loads(call("data", "list", "--home", home, "--json").out)["sources"]
+    assert {one["name"]: one["state"] for one in sources}["fashion_mnist"] == "here, 0 MB"
+    said = call("data", "--home", home, "show", "fashion_mnist").out
     assert "6 training and 2 test" in said
     assert "28 x 28 pixels, 1 channel\n" in said
     assert [line.split() for line in said.splitlines() if "T-shirt" in line] == [["T-shirt/top", "6", "2"]]
-    assert call("fetch", "fashion_mnist", "--home", home).output.endswith("fashion_mnist.npz\n")  # already there
+    assert str(made) in call("data", "fetch", "fashion_mnist", "--home", home).out  # already there
 
 
-def test_show_json_and_sheet(tmp_path: Path) -> None:
-    sheet = tmp_path / "s.png"
-    result = call("show", "shapes:classes=3,train=4,test=2", "--json", "--sheet", sheet)
-    facts = json.loads(result.stdout)
-    made = load("shapes:classes=3,train=4,test=2")
+def test_show_json_and_sheet(call, here):
+    said = call("data", "show", "shapes:classes=3,train=4,test=2", "--json", "--sheet", "s.png")
+    facts, made = json.loads(said.out), load("shapes:classes=3,train=4,test=2")
     assert facts["shape"] == [1, 16, 16]
     assert facts["classes"][1] == {"name": "disc", "train": 4, "test": 2}
-    assert facts["mean"] == list(made.mean)
-    assert facts["std"] == list(made.std)
+    assert (facts["mean"], facts["std"]) == (list(made.mean), list(made.std))
     assert facts["fingerprint"] == made.fingerprint()
     assert (facts["train"], facts["test"]) == (12, 6)
-    assert str(sheet) in result.stderr
-    with Image.open(sheet) as picture:
+    assert "s.png" in said.err
+    with Image.open("s.png") as picture:
         assert picture.format == "PNG"
 
 
-def test_names_that_look_like_markup_are_shown_as_they_are(tmp_path: Path) -> None:
+def test_names_that_look_like_markup_are_shown_as_they_are(call, here):
     made = load("shapes:classes=1,train=2,test=1")
-    save(type(made)("x", ("[red]x[/red]",), made.train, made.test, made.mean, made.std), tmp_path / "x.npz")
-    assert "[red]x[/red]" in call("show", tmp_path / "x.npz").output
+    save(type(made)("x", ("[red]x[/red]",), made.train, made.test, made.mean, made.std), here / "x.npz")
+    assert "[red]x[/red]" in call("data", "show", "x.npz").out
 
 
-def test_errors_are_left_to_the_main_program(tmp_path: Path) -> None:
-    with pytest.raises(UnknownNameError, match="Did you mean 'digits'"):
-        call("show", "digts")
-    with pytest.raises(DataError, match="There is no file or folder"):
-        call("import", "cifar10", tmp_path / "nowhere", "--home", tmp_path)
-    with pytest.raises(DataError, match="iblurry data fetch cifar100"):
-        call("show", "cifar100", "--home", tmp_path)
-
-
-def test_importing_the_commands_costs_only_click() -> None:
+def test_importing_the_commands_costs_only_click():
     code = "import sys, iblurry.cli.data; print([m for m in ('numpy', 'torch', 'rich', 'PIL') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def mine(here):
+    (here / "mine.py").write_text(MINE)
+    return here
+
+
+def test_a_source_of_ones_own_is_listed_shown_and_split(apart, call, mine):
+    listed, shown, split = apart(
+        "data list --import mine.py --json",
+        "data show bars:classes=5 --import mine.py --json",
+        "split --dataset bars:classes=6 --tasks 3 --import mine.py --json",
+    )
+    about = {"name": "bars", "about": "Bars of light, one class for each place", "state": "yours, of mine"}
+    assert about in json.loads(listed.out)["sources"]
+    assert (json.loads(shown.out)["name"], len(json.loads(shown.out)["classes"])) == ("bars", 5)
+    assert len(json.loads(split.out)["classes"]) == 6
+    unknown = call("data", "show", "bars")
+    assert (unknown.code, "'bars'" in unknown.err) == (2, True)
+
+
+@pytest.mark.slow
+def test_a_source_of_ones_own_is_run_in_workers(apart, mine):
+    words = "--tasks 2 --memory 20 --network mlp --samples 24 --query-every 12 --seeds 1,2 --json"
+    (said,) = apart(f"run er --import mine.py --dataset bars:kind=up --jobs 2 {words}")
+    assert said.code == 0, said.err
+
+
+def test_a_source_whose_name_is_taken(refused, mine):
+    (mine / "mine.py").write_text(MINE.replace("def bars", "def digits"))
+    assert "'digits'" in refused("data", "--import", "mine.py")

@@ -1,4 +1,4 @@
-"""`iblurry show`: the same table from journals alone, rows with the right names, nothing counted twice."""
+"""`iblurry show`: the same table from journals alone, rows with the right names, nothing counted twice; loggers."""
 
 from __future__ import annotations
 
@@ -12,28 +12,26 @@ from dataclasses import replace
 import pytest
 
 from iblurry.analysis.describe import describe_settings, name_rows
+from iblurry.cli.main import main
 from iblurry.components.edit import edit
 from iblurry.experiment.experiment import Experiment
 from tests.cli.conftest import QUICK
+from tests.experiment.told import FINISHED, LINES, Recorder, begin, finish, write
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """Finished runs of clib and er with two seeds, and what `run` said of them."""
-    from click.testing import CliRunner
-
-    from iblurry.cli.run import run
-
+    """Finished runs of clib and er with two seeds."""
     place = tmp_path_factory.mktemp("done") / "runs"
-    said = CliRunner().invoke(run, ["clib", "er", "--seeds", "1,2", *QUICK, "--out", str(place), "--json"])
-    return place, json.loads(said.stdout)
+    with pytest.raises(SystemExit):
+        main(["run", "clib", "er", "--seeds", "1,2", *QUICK, "--out", str(place)])
+    return place
 
 
 @pytest.fixture
 def runs(done, here):
     """A copy of them, to do with as one likes."""
-    shutil.copytree(done[0], here / "runs")
-    return here / "runs"
+    return shutil.copytree(done, here / "runs")
 
 
 def folders(place):
@@ -48,22 +46,21 @@ def unfinish(folder, queries):
     (folder / "journal.jsonl").write_text("".join(lines[: ends[queries - 1] + 1 if queries else 1]))
 
 
-@pytest.mark.slow
-def test_the_same_as_run_from_journals_alone(done, runs, call):
+def test_the_same_as_run_from_journals_alone(runs, quick, call):
+    ran = json.loads(quick("clib", "er", "--seeds", "1,2", "--json").out)
     for path in runs.rglob("*"):
         if path.name not in ("journal.jsonl", "experiment.json", "summary.json") and path.is_file():
             path.unlink()
     said = call("show", "runs", "--json")
     assert (said.code, said.err) == (0, "")
     about = json.loads(said.out)
-    assert about["table"] == done[1]["table"]
-    assert about["title"] == done[1]["title"]
+    assert (about["table"], about["title"]) == (ran["table"], ran["title"])
     assert about["figures"] == []
     assert [run["folder"] for run in about["runs"]] == [f"runs/{path.name}" for path in folders(runs)]
     assert json.loads(call("show", "--json").out) == about  # runs is where runs are
 
 
-def test_folders_and_folders_of_folders(runs, call, here):
+def test_folders_and_folders_of_folders(runs, call, refused, here):
     first, *rest = folders(runs)
     (here / "more").mkdir()
     for folder in rest:
@@ -72,36 +69,29 @@ def test_folders_and_folders_of_folders(runs, call, here):
     assert [row["n"] for row in about["table"]["rows"]] == [2, 2]
     again = json.loads(call("show", "more", first, "more", f"{here}/runs/../{first.relative_to(here)}", "--json").out)
     assert again["table"] == about["table"]  # a folder named twice is one folder
+    shutil.copytree(first, here / "copies" / first.name)
+    assert f"copies/{first.name}" in refused("show", "runs", "copies")  # a copy is not another seed
 
 
-def test_a_copy_is_not_another_seed(runs, refused, here):
-    twin = folders(runs)[0]
-    shutil.copytree(twin, here / "copies" / twin.name)
-    assert f"copies/{twin.name}" in refused("show", "runs", "copies")
-
-
-@pytest.mark.slow
-def test_unfinished_runs_count_as_far_as_they_got(runs, call):
-    folder = folders(runs)[0]
-    unfinish(folder, queries=2)
-    with (folder / "journal.jsonl").open("a") as journal:
+def test_runs_that_are_not_finished(runs, call):
+    """They count as far as they got; those without a query are left out aloud."""
+    clib, other, *_ = folders(runs)
+    unfinish(clib, queries=2)
+    with (clib / "journal.jsonl").open("a") as journal:
         journal.write('{"kind":"que')  # killed while it wrote
-    said = call("show")
-    assert said.code == 0
-    assert f"Not finished: runs/{folder.name}, 20 of 40 samples" in said.out.splitlines()
+    assert f"Not finished: runs/{clib.name}, 20 of 40 samples" in call("show").out.splitlines()
     about = json.loads(call("show", "--json").out)
     assert [run["finished"] for run in about["runs"]] == [False, True, True, True]
     assert (about["runs"][0]["samples"], about["runs"][0]["queries"], about["runs"][0]["seed"]) == (20, 2, 1)
-
-
-def test_runs_that_have_nothing_to_show_are_left_out_aloud(runs, call):
-    clib, other, *_ = folders(runs)
-    unfinish(clib, queries=0)
-    (other / "journal.jsonl").unlink()
+    unfinish(other, queries=0)
+    (clib / "journal.jsonl").unlink()
     said = call("show", "--json")
-    assert said.code == 0
     assert [row["method"] for row in json.loads(said.out)["table"]["rows"]] == ["er"]
-    assert said.err.splitlines() == [f"runs/{folder.name} has no query yet and is skipped." for folder in (clib, other)]
+    assert [line.split()[0] for line in said.err.splitlines()] == [f"runs/{folder.name}" for folder in (clib, other)]
+    for folder in folders(runs):
+        (folder / "journal.jsonl").unlink(missing_ok=True)
+    said = call("show")
+    assert (said.code, said.out, len(said.err.splitlines())) == (2, "", 5)
 
 
 def test_a_finished_run_without_queries_has_its_end(runs, call):
@@ -115,23 +105,13 @@ def test_a_finished_run_without_queries_has_its_end(runs, call):
     assert all(row["a_last"]["mean"] > 0 for row in rows)
 
 
-def test_nothing_to_show_at_all(runs, call):
-    for folder in folders(runs):
-        unfinish(folder, queries=0)
-    said = call("show")
-    assert (said.code, said.out) == (2, "")
-    assert said.err.endswith("iblurry: No run in runs has a query yet; continue it with `iblurry run` first.\n")
-
-
-@pytest.mark.quick(".svg-<?xml")
-@pytest.mark.parametrize("suffix, start", [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
-def test_figure(runs, call, here, suffix, start):
+def test_figure(runs, call, here):
     before = set(here.rglob("*"))
-    said = call("show", "--figure", f"a/b{suffix}")
+    said = call("show", "--figure", "a/b.svg")
     assert said.code == 0
-    assert f"Figure: a/b{suffix}" in said.out.splitlines()
-    assert (here / f"a/b{suffix}").read_bytes().startswith(start)
-    assert set(here.rglob("*")) - before == {here / "a", here / f"a/b{suffix}"}
+    assert "Figure: a/b.svg" in said.out.splitlines()
+    assert (here / "a/b.svg").read_bytes().startswith(b"<?xml")
+    assert set(here.rglob("*")) - before == {here / "a", here / "a/b.svg"}
 
 
 def test_a_figure_that_fails_spoils_nothing(runs, call, monkeypatch):
@@ -145,7 +125,6 @@ def test_a_figure_that_fails_spoils_nothing(runs, call, monkeypatch):
     monkeypatch.setattr("iblurry.analysis.figures.curves.draw_curves", fail)
     said = call("show", "--json", "--figure", "runs/accuracy.png")
     assert (said.code, said.out) == (2, "")
-    assert "The disk of runs is full" in said.err
     assert (runs / "accuracy.png").read_bytes() == b"before"
     assert set(runs.iterdir()) == files
 
@@ -170,16 +149,12 @@ def test_long_names_are_folded_not_cut(runs, call):
 
 
 def made(method, *changes, **fields):
-    experiment = Experiment.of(method, fields.pop("dataset", "digits"), **fields)
-    for change in changes:
-        experiment = edit(experiment, change)
-    return experiment
+    return edit(Experiment.of(method, fields.pop("dataset", "digits"), **fields), *changes)
 
 
 @pytest.mark.parametrize(
     "kinds, called",
     [
-        ([made("clib"), made("er")], ["clib", "er"]),
         ([made("clib", memory=50), made("er", memory=50)], ["clib", "er"]),  # the title says it
         ([made("clib"), made("clib", memory=50)], ["clib", "clib memory=50"]),
         ([made("clib", memory=60), made("er", memory=50)], ["clib memory=60", "er memory=50"]),
@@ -191,10 +166,7 @@ def made(method, *changes, **fields):
             ["er admission=Importance admission.step=0.5", "er admission=Importance admission.step=0.75"],
         ),
         ([made("er", "pace.updates_per_sample=1/2")], ["er pace.updates_per_sample=1/2"]),
-        (
-            [made("er", dataset="shapes"), made("er")],
-            ["er dataset=shapes", "er dataset=digits"],  # what is usual for each is not said
-        ),
+        ([made("er", dataset="shapes"), made("er")], ["er dataset=shapes", "er dataset=digits"]),  # not what is usual
         ([made("er", "gradient=Clip"), made("er")], ["er gradient=Clip", "er"]),
         ([made("clib-released"), made("clib")], ["clib-released", "clib"]),
         ([made("er", "name=mine", memory=50)], ["mine"]),
@@ -205,6 +177,16 @@ def test_names_of_rows(kinds, called):
     assert len(set(name_rows(kinds))) == len(kinds)
     if called is not None:
         assert name_rows(kinds) == called
+
+
+def test_title():
+    assert describe_settings([made("clib"), made("er")]) == "digits, i-Blurry-50-10, 5 tasks, memory 100"
+    assert describe_settings([made("clib"), made("er", memory=50, blur=30)]) == "digits, 5 tasks"
+    assert describe_settings([made("clib"), made("er", dataset="shapes")]) == "i-Blurry-50-10, 5 tasks, memory 100"
+    small = {"network": "convnet", "samples": 200}
+    whole = describe_settings([made("clib", **small), made("er", **small)])
+    assert whole == "digits, i-Blurry-50-10, 5 tasks, memory 100, network convnet, samples 200"
+    assert "network" not in describe_settings([made("clib", network="convnet"), made("er")])  # the rows say it
 
 
 WITHOUT_TORCH = """
@@ -249,12 +231,84 @@ def test_experiments_are_the_same_without_torch():
     assert json.loads(without_torch(f"{code}\n    import json; print(json.dumps(result))")) == here["result"]
 
 
-def test_title():
-    assert describe_settings([made("clib"), made("er")]) == "digits, i-Blurry-50-10, 5 tasks, memory 100"
-    assert describe_settings([made("clib"), made("er", memory=50, blur=30)]) == "digits, 5 tasks"
-    assert describe_settings([made("clib"), made("er", dataset="shapes")]) == "i-Blurry-50-10, 5 tasks, memory 100"
-    whole = describe_settings(
-        [made("clib", network="convnet", samples=200), made("er", network="convnet", samples=200)]
+# --------------------------------------------------------------- loggers: the libraries themselves are tried elsewhere
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What is asked of a logger that only remembers."""
+    asked = []
+
+    def make(**given):
+        asked.append(given)
+        Recorder.runs.clear()
+        return Recorder()
+
+    for name in ("TensorBoard", "WandB", "MLflow"):
+        monkeypatch.setattr(f"iblurry.experiment.callbacks.{name}", make)
+    return asked
+
+
+@pytest.fixture
+def told(here):
+    """Two runs that are finished and one that is under way."""
+    for name in ("a", "b"):
+        finish(begin(here / "runs" / name, LINES))
+    begin(here / "runs" / "c", LINES[:5])
+    return here / "runs"
+
+
+def test_runs_go_to_a_logger_and_are_only_read(told, call, asked):
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in told.rglob("*") if path.is_file()}
+    said = call("show", "--to", "tensorboard")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.splitlines() == [
+        "runs/a: finished, in kept/a",
+        "runs/b: finished, in kept/b",
+        "runs/c: not finished, in kept/c",
+    ]
+    assert [Recorder.runs[name] for name in "ab"] == [FINISHED, FINISHED]
+    assert [Recorder.closed[name] for name in "abc"] == [True, True, False]
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in told.rglob("*") if path.is_file()} == before
+    begin(told / "d")  # one that has not begun is left out aloud
+    said = call(
+        "show", "runs/c", "runs/a", "runs/d", "runs/a", "--to", "mlflow", "--out", "x", "--project", "y", "--json"
     )
-    assert whole == "digits, i-Blurry-50-10, 5 tasks, memory 100, network convnet, samples 200"
-    assert "network" not in describe_settings([made("clib", network="convnet"), made("er")])  # the rows say it
+    assert json.loads(said.out) == [
+        {"folder": "runs/c", "place": "kept/c", "finished": False},
+        {"folder": "runs/a", "place": "kept/a", "finished": True},
+    ]
+    assert said.err.startswith("runs/d ")
+    assert asked == [{}, {"out": "x", "project": "y"}]
+
+
+@pytest.mark.parametrize(
+    "words, named",
+    [
+        ("--out logs", "--out logs"),
+        ("--project pets", "--project pets"),
+        ("--to wandb --metric a_auc", "--to wandb"),
+        ("--to tensorbord", "'tensorboard'"),
+        ("nowhere --to tensorboard", "nowhere"),
+        ("--to tensorboard --out runs/a/summary.json", "summary.json"),
+        ("--to tensorboard --project x", "--project x"),
+        ("runs more --to tensorboard", "runs/a and more/a"),  # one name
+    ],
+)
+def test_what_no_logger_gets(told, refused, here, words, named):
+    finish(begin(here / "more" / "a", LINES))
+    assert named in refused("show", *words.split())
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])
+def test_an_extra_that_is_not_installed(told, refused, name, monkeypatch):
+    monkeypatch.setattr("iblurry.experiment.callbacks.find_spec", lambda _: None)
+    assert f"iblurry[{name}]" in refused("show", "--to", name)
+
+
+def test_a_damaged_journal_ends_it(told, call, asked):
+    write(told / "b", [*LINES[:3], b"noise\n"])
+    said = call("show", "--to", "tensorboard")
+    assert (said.code, said.out.count("\n")) == (2, 1)
+    assert "runs/b/journal.jsonl, line 4" in said.err
+    assert list(Recorder.runs) == ["a"]
