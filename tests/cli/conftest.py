@@ -104,6 +104,18 @@ def apart(here):
 
 
 @pytest.fixture
+def in_process(monkeypatch):
+    """Runs are in this process, not in workers, which take seconds to start and are tried elsewhere."""
+    from iblurry.launch import launch
+    from iblurry.launch.pack import Pack
+
+    def run_queue(queue, config, workers, stop):
+        Pack(config, queue, stop).run()
+
+    monkeypatch.setattr(launch, "_run_queue", run_queue)
+
+
+@pytest.fixture
 def quick(call):
     """`iblurry run` on a small stream; must succeed."""
 
