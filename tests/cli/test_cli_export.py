@@ -15,11 +15,9 @@ from iblurry.learner.learner import Learner
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import SampleLog
 from iblurry.storage import checkpoint
-from tests.cli.conftest import QUICK
+from tests.cli.conftest import DATA, QUICK
 from tests.laws.lawful import assert_same_state
 from tests.live.lives import SMALL, entries, some
-
-DATA = QUICK[1]
 
 
 @pytest.fixture
@@ -29,28 +27,24 @@ def run(call, here):
     return folder
 
 
-def test_the_network_answers_as_the_run_would(call, here, run):
-    said = call("export", run, "model.pt2", "--json")
-    assert said.code == 0
-    about = json.loads(said.out)
-    model, data = load_exported(here / "model.pt2"), load(DATA)
+def test_the_learner_of_a_run(call, here, run):
+    """Its network answers as the run did; the learner has the run's state, and goes on without the data."""
+    about = json.loads(call("export", run, "model.pt2", "--json").out)
+    model, data, learner = load_exported(here / "model.pt2"), load(DATA), Learner.load(run)
     assert about["classes"] == model.labels
-    assert set(model.labels) <= set(data.classes)
-    assert model.about["mean"] == pytest.approx(data.mean)
-    learner = Learner.load(run)
     assert about["samples"] == learner.context.seen == 40
+    assert list(model.about["mean"]) == list(learner.config.mean) == pytest.approx(list(data.mean))
+    assert learner.config.labels == list(data.classes)
+    assert_same_state(learner.state_dict(), checkpoint.load_latest(run).state["learner"])
     wanted = learner.logits(data.test.images)[:, : len(model.labels)]
     torch.testing.assert_close(model.logits(data.test.images), wanted, atol=1e-4, rtol=1e-4)
     said = np.array([data.classes.index(name) for name in model.predict(data.test.images)])
     met = np.isin(data.test.labels, [data.classes.index(name) for name in model.labels])
     summary = json.loads((run / "summary.json").read_text())
     assert np.mean((said == data.test.labels)[met]) == pytest.approx(summary["a_last"])
-
-
-def test_the_learner_goes_on(call, here, run):
     assert "bic after 40 samples" in call("export", run, "learner.safetensors").out
     learner = Learner.load(here / "learner.safetensors")
-    learner.observe(load(DATA).train.images[0], learner.labels[0])
+    learner.observe(data.train.images[0], learner.labels[0])
     assert learner.context.seen == 41
 
 
@@ -78,16 +72,6 @@ def test_a_service_folder_is_a_learner_too(call, here, tmp_path):
     assert (about["samples"], about["accepted"]) == (40, 43)
     assert "43" in call("export", folder, "model.pt2").out
     log.close()
-
-
-def test_a_run_goes_on_as_its_learner_would(run):
-    """Also in another process's folder, without the data."""
-    learner, data = Learner.load(run), load(DATA)
-    saved = checkpoint.load_latest(run).state["learner"]
-    assert_same_state(learner.state_dict(), saved)
-    assert learner.config.labels == list(data.classes)
-    assert (learner.config.mean, learner.config.std) == (pytest.approx(data.mean), pytest.approx(data.std))
-    assert len(learner.predict(data.test.images)) == len(data.test.images)
 
 
 @pytest.mark.slow

@@ -1,20 +1,29 @@
-"""`iblurry live serve`, `send` and `ask`: what is sent and asked, in which order; mistakes in sentences."""
+"""`iblurry live serve`, `send` and `ask`: what is sent and asked, in which order; mistakes in sentences.
+
+And when something comes between: interruptions, a service that is away, pictures that cannot be read.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
+import time
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from iblurry.cli.live.serve import IDLE_UPDATES
 from iblurry.data.load import load
-from iblurry.data.sources.arrays import save
-from iblurry.errors import InputError
+from iblurry.errors import InputError, ServiceError
+from iblurry.live.client import Client
+from iblurry.live.http.pictures import PictureDecoder
 from iblurry.live.quota import Limits
 from iblurry.rng import Rng
 from tests.live.stand_in import StandIn
@@ -32,16 +41,12 @@ def test_a_folder_by_class(call, service, pets):
     assert said.code == 0
     files = contents(pets / "cat/1.png", pets / "cat/more/2.PNG", pets / "dog/3.jpg", pets / "dog/4.bmp")
     assert service.samples == list(zip(["cat", "cat", "dog", "dog"], files, strict=True))
+    (pets / "dog" / "5.png").symlink_to(pets / "nowhere.png")
+    (pets / "dog" / "6.png").mkdir()  # neither is a file
     right = "Predicted correctly before they were learnt: 75.0 % of all"
     assert said.out == f"4 samples accepted; 4 learnt, 2 classes\n{right}\n"
     again = call("live", "send", "pets").out  # more were learnt than the last 5
     assert again == f"4 samples accepted; 8 learnt, 2 classes\n{right}, 80.0 % of the last 5\n"
-
-
-def test_one_sample_of_one_class(call, service, pets):
-    assert call("live", "send", "pets/cat/1.png", "--label", "cat").out.startswith(
-        "1 sample accepted; 1 learnt, 1 class\n"
-    )
 
 
 def test_the_order_comes_from_the_seed(call, service, pets):
@@ -66,6 +71,7 @@ def test_pictures_of_one_label(call, service, pets):
     assert service.samples == [
         ("pet", content) for content in contents(pets / "cat/1.png", pets / "cat/more/2.PNG", pets / "dog/3.jpg")
     ]
+    assert call("live", "send", "pets/cat/1.png", "--label", "cat").out.startswith("1 sample accepted; 4 learnt, 2 cl")
 
 
 def test_a_data_set_by_its_name(call, service):
@@ -90,13 +96,6 @@ def test_a_data_set_by_its_name(call, service):
         "held_out": 0,
         "held_out_accuracy": None,
     }
-
-
-def test_an_npz(call, service, here):
-    data = load("shapes:classes=3,train=2,test=1,size=8,channels=1")
-    save(data, here / "shapes.npz")
-    assert call("live", "send", "shapes.npz", "--in-order").code == 0
-    assert [content for _, content in service.samples] == [image.tobytes() for image in data.train.images]
 
 
 def test_it_waits_until_all_is_learnt_or_not(call, service, pets, monkeypatch):
@@ -293,11 +292,8 @@ def test_serve_with_everything(call, backend, monkeypatch):
     assert (backend.idle_updates, backend.unknown_rate) == (0, 0.1)
 
 
-def test_settings_are_refused_in_a_sentence(refused, backend):
+def test_settings_and_the_extra_are_checked_first(refused, backend, monkeypatch):
     assert refused("live", "serve", "--method", "nothing") == "iblurry: No such method.\n"
-
-
-def test_the_extra_is_asked_for(refused, monkeypatch):
     monkeypatch.setattr("iblurry.cli.live.serve.LIBRARIES", ("json", "no_such_library"))
     assert "no_such_library; run: pip install 'iblurry[live]'" in refused("live", "serve")
 
@@ -318,3 +314,266 @@ def test_the_token_in_a_file(call, refused, backend, here, monkeypatch):
     assert "give one of them" in refused("live", "serve", "--token", "t")
     assert "is empty" in refused("live", "serve", "--token-file", "empty")
     assert "'nowhere'" in refused("live", "ask", "--token-file", "nowhere", "x.png")
+
+
+# interruptions
+
+
+def pressed(monkeypatch, *, at, times=1):
+    """Ctrl-C when the service has done what it was asked but before its answer is heard."""
+    call, calls = Client._call, []
+
+    def interrupted(self, method, path, *rest):
+        answer = call(self, method, path, *rest)
+        calls.extend([path] if method == "POST" else [])
+        if method == "POST" and at <= len(calls) < at + times:
+            raise KeyboardInterrupt
+        return answer
+
+    monkeypatch.setattr(Client, "_call", interrupted)
+
+
+def test_an_interruption_says_what_was_accepted_and_the_same_command_sends_the_rest(call, service, monkeypatch):
+    with monkeypatch.context() as patch:
+        pressed(patch, at=3)
+        said = call("live", "send", "digits", "--limit", 300, "--resume-key", "today")
+    assert (said.code, said.out) == (130, "")
+    assert "192 of 300" in said.err
+    assert len(service.samples) == 192
+    again = call("live", "send", "digits", "--limit", 300, "--resume-key", "today")
+    assert again.out.startswith("300 samples accepted, 192 of which were accepted before; 300 learnt")
+    digits = load("digits")
+    rows = Rng(1).permutation("send", 0, len(digits.train))[:300]
+    assert [content for _, content in service.samples] == [digits.train.images[row].tobytes() for row in rows]
+
+
+def test_two_interruptions_leave_some_in_doubt(call, service, monkeypatch):
+    pressed(monkeypatch, at=2, times=2)
+    said = call("live", "send", "digits", "--limit", 300)
+    assert said.code == 130
+    assert "64 of 300 samples are accepted, and perhaps some of the next 64" in said.err
+    assert len(service.samples) == 128
+
+
+def test_an_interruption_while_it_learns(call, service, monkeypatch):
+    def wait(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "wait", wait)
+    said = call("live", "send", "digits", "--limit", 100)
+    assert "100 of 100" in said.err
+    assert said.code == 130
+
+
+def test_ctrl_c_while_the_queue_is_full(service, program, here):
+    service.troubles = ["", *["busy"] * 99]
+    command = [*program, "live", "send", "digits", "--limit", "128"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 20
+    while len(service.requests) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (130, "")
+    assert err.startswith("iblurry: Interrupted: 64 of 128")
+    assert len(service.samples) == 64
+
+
+def test_other_samples_under_the_same_key(refused, call, service):
+    assert call("live", "send", "digits", "--limit", 100, "--resume-key", "today").code == 0
+    said = refused("live", "send", "digits", "--limit", 100, "--seed", 2, "--resume-key", "today")
+    assert "--resume-key today" in said
+    assert len(service.samples) == 100
+
+
+# a service that is away
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes only while somebody sleeps."""
+    time = SimpleNamespace(now=0.0, monotonic=lambda: time.now)
+    time.sleep = lambda seconds: setattr(time, "now", time.now + seconds)
+    monkeypatch.setattr("iblurry.live.client.time", time)
+    return time
+
+
+def test_it_waits_for_a_service_that_is_being_started(call, service, pets, clock, monkeypatch):
+    status = Client.status
+
+    def later(client):
+        if clock.now < 30:
+            raise ServiceError("No answer.")
+        return status(client)
+
+    monkeypatch.setattr(Client, "status", later)
+    said = call("live", "send", "pets")
+    assert said.code == 0
+    assert "300 s" in said.err
+    assert len(service.samples) == 4
+    clock.now = 0
+    assert call("live", "ask", pets / "cat/1.png").err == "iblurry: No answer.\n"  # a question waits for nobody
+
+
+def test_a_service_that_never_comes(call, pets, clock):
+    said = call("live", "send", "pets", "--url", "http://127.0.0.1:1")
+    assert said.code == 2
+    told, end = said.err.splitlines()
+    assert "300 s" in told
+    assert re.search(r"Connection refused.* 29\d s", end)
+
+
+def test_a_service_that_goes_away_for_good_while_it_learns(call, service, pets, clock, monkeypatch):
+    service.learnt, status = 0, Client.status
+
+    def lost(client):
+        if clock.now > 1000:  # it may learn as slowly as it likes
+            raise ServiceError("No answer.")
+        return status(client)
+
+    monkeypatch.setattr(Client, "status", lost)
+    monkeypatch.setattr("iblurry.live.client.POLL_SECONDS", 5)
+    said = call("live", "send", "pets")
+    assert (said.code, said.out) == (2, "")
+    assert re.search(r"29\d s.* 4 of 4 samples are accepted; they will be learnt", said.err)
+    assert 1290 < clock.now < 1310
+
+
+# pictures that cannot be read
+
+
+@pytest.fixture
+def many(here):
+    """151 pictures in three folders."""
+    for row in range(151):
+        path = here / "many" / "abc"[row % 3] / f"{row:03}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (9, 7), (row, 0, 0)).save(path)
+    return here / "many"
+
+
+def test_a_broken_picture_in_the_middle_can_be_skipped_and_each_other_counts_once(call, refused, service, many):
+    broken = many / "b" / "100.png"
+    broken.write_bytes(b"nothing")
+    service.unreadable, service.sentence = {b"nothing"}, "Dieses Bild ist nicht lesbar."  # no sentence is read
+    words = ("live", "send", "many", "--in-order", "--resume-key", "k")  # b/100.png is in the second 64
+    said = refused(*words)
+    assert said.startswith(f"iblurry: many{os.sep}b{os.sep}100.png")
+    assert "--skip-bad" in said
+    assert "64 of 151" in said
+    done = call(*words, "--skip-bad")
+    assert done.code == 0
+    assert f"1 (many{os.sep}b{os.sep}100.png)" in done.err
+    assert done.out.startswith("150 samples accepted, 64 of which were accepted before; 150 learnt")
+    again = json.loads(call(*words, "--skip-bad", "--json").out)
+    assert (again["accepted"], again["repeated"], again["left_out"]) == (
+        150,
+        150,
+        [str(broken.relative_to(many.parent))],
+    )
+    good = sorted(path.read_bytes() for path in many.rglob("*.png") if path != broken)
+    assert sorted(content for _, content in service.samples) == good
+
+
+def test_only_the_first_few_are_named(call, service, many):
+    for row in range(5):
+        (many / "abc"[row % 3] / f"{row:03}.png").write_bytes(b"")
+    service.unreadable = {b""}
+    told = call("live", "send", "many", "--in-order", "--skip-bad").err
+    names = [f"many{os.sep}{name}" for name in (f"a{os.sep}000.png", f"a{os.sep}003.png", f"b{os.sep}001.png")]
+    assert f"5 ({', '.join(names)}, and 2 more)" in told
+
+
+def test_nothing_can_be_read(refused, service, here):
+    (here / "a.png").write_bytes(b"nothing")
+    service.unreadable = {b"nothing"}
+    said = refused("live", "send", "a.png", "--label", "x", "--skip-bad")
+    assert "a.png" in said
+
+
+# too large
+
+
+@pytest.fixture
+def colourful(monkeypatch):
+    monkeypatch.delenv("IBLURRY_TOKEN", raising=False)
+    with StandIn(image=(3, 4, 6)) as stand_in:
+        monkeypatch.setenv("IBLURRY_URL", stand_in.url)
+        yield stand_in
+
+
+@pytest.fixture(scope="module")
+def photo():
+    """What a camera writes: more than 16 million pixels, lying on their side."""
+    width, height, exif, file = 4200, 4000, Image.Exif(), io.BytesIO()
+    down = Image.linear_gradient("L").resize((width, height))
+    exif[0x0112] = 6
+    Image.merge("RGB", [down.rotate(180), down, Image.new("L", (width, height), 90)]).save(file, "JPEG", exif=exif)
+    return file.getvalue()
+
+
+def put(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def test_pictures_of_a_camera_are_made_smaller_here_as_the_service_would(call, colourful, here, photo):
+    put(here / "roll" / "sea" / "1.jpg", photo)
+    Image.new("RGB", (9, 7)).save(here / "roll" / "sea" / "2.png")
+    assert call("live", "send", "roll", "--in-order").code == 0
+    pixels = PictureDecoder((3, 4, 6), Limits(pixels=24_000_000)).decode(photo, "it")
+    assert colourful.samples == [("sea", pixels.tobytes()), ("sea", (here / "roll/sea/2.png").read_bytes())]
+    (answer,) = json.loads(call("live", "ask", "roll/sea/1.jpg", "--json").out)
+    assert answer["image"] == "roll/sea/1.jpg"
+
+
+@pytest.mark.slow
+def test_it_needs_neither_torch_nor_the_extra(colourful, here, photo):
+    put(here / "sea.jpg", photo)
+    code = (
+        "import sys\nfrom iblurry.cli.main import main\n"
+        "try:\n    main(['live', 'send', 'sea.jpg', '--label', 'sea'])\n"
+        "finally:\n    print([name for name in ('torch', 'fastapi', 'pydantic_core') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("\n[]\n")
+    assert len(colourful.samples) == 1
+
+
+def test_files_that_are_longer_than_a_request(call, colourful, here):
+    noise = np.random.default_rng(1).integers(0, 256, (2000, 2000, 3), np.uint8)
+    Image.fromarray(noise).save(here / "noise.bmp")
+    assert call("live", "send", "noise.bmp", "--label", "noise").code == 0
+    assert [(label, len(pixels)) for label, pixels in colourful.samples] == [("noise", 3 * 4 * 6)]
+
+
+def test_a_large_picture_that_is_cut_off_is_named(call, refused, colourful, here, photo):
+    put(here / "roll" / "sea" / "1.jpg", photo[: len(photo) // 2])
+    Image.new("RGB", (9, 7)).save(here / "roll" / "sea" / "2.png")
+    said = refused("live", "send", "roll", "--in-order")
+    assert said.startswith(f"iblurry: roll{os.sep}sea{os.sep}1.jpg")
+    assert "0 of 2" in said
+    assert colourful.requests == []
+    assert "1.jpg" in refused("live", "ask", "roll/sea/1.jpg")
+    assert call("live", "send", "roll", "--in-order", "--skip-bad").code == 0
+    assert len(colourful.samples) == 1
+
+
+def test_a_picture_beyond_all_bounds_is_named(refused, colourful, here):
+    Image.new("1", (20_000, 10_000)).save(here / "map.png")
+    assert "map.png has more than 178956970 pixels" in refused("live", "send", "map.png", "--label", "x")
+
+
+# names that are no text
+
+
+def test_a_folder_whose_name_is_not_utf_8(refused, service, pets):
+    strange = os.fsdecode(os.fsencode(pets) + b"/caf\xe9")
+    try:
+        os.rename(pets / "dog", strange)
+    except OSError:
+        pytest.skip("names of files are UTF-8 here")
+    said = refused("live", "send", "pets")
+    assert "caf\\udce9" in said
+    assert service.requests == []
+    assert "The label 'caf\\udce9' has U+DCE9" in refused("live", "send", "pets/cat", "--label", "caf\udce9")
