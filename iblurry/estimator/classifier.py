@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,17 +15,22 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from iblurry.augment.transform import Transforms
+from iblurry.augment.transform import NO_AUGMENT, Transforms
+from iblurry.engine.devices import make_engine
+from iblurry.engine.eager import Eager
 from iblurry.engine.threads import default_threads, torch_threads
-from iblurry.errors import InputError
-from iblurry.estimator.parameters import Shape, build_learner, check_shape, learner_config, positive_int
-from iblurry.estimator.validation import as_images, as_table, check_targets, from_images, merge_classes, to_label
+from iblurry.errors import InputError, whole_number
+from iblurry.estimator.validation import Shape, as_images, as_table, check_targets, from_images, merge_classes, to_label
 from iblurry.learner.config import LearnerConfig
 from iblurry.learner.learner import Learner
-from iblurry.methods.method import Method
+from iblurry.methods import Hyperparameters
+from iblurry.methods import method as method_named
+from iblurry.methods.method import Method, check_updates
 from iblurry.network.registry import AnyNetwork, Initialise, network_key, split_frozen
-from iblurry.network.table_mlp import TableMLP
+from iblurry.network.table_mlp import BYTES, TableMLP
 from iblurry.rng import Rng
+
+PACE: dict[str, Any] = {"batch_size": 16, "updates_per_sample": 1, "measure_every": 10}  # the parameters' defaults
 
 
 class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no types
@@ -132,7 +138,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Where it fails, the previous learner stays as it was.
         """
-        epochs = positive_int("epochs", self.epochs)
+        epochs = whole_number("epochs", self.epochs, 1)
         with self._threads(), self._restored_on_error():
             images, targets = self._build(X, y)
             if self._is_table:
@@ -162,19 +168,49 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Torch has `n_threads` threads meanwhile, and afterwards as many as before."""
         given = self.n_threads
         small = self.network or "mlp"  # "convnet" for images
-        return torch_threads(default_threads(small) if given is None else positive_int("n_threads", given))
+        return torch_threads(default_threads(small) if given is None else whole_number("n_threads", given, 1))
 
     def _build(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None
     ) -> tuple[NDArray[np.uint8], NDArray[Any]]:
         """Builds a learner for rows like these; returns the converted rows."""
-        table, shape = as_table(X, check_shape(self.shape))
+        table, shape = as_table(X, _check_shape(self.shape))
         table, targets = self._checked(table, y, shape=shape, reset=True)
-        params, columns = self.get_params(deep=False), table.shape[1]
-        config = learner_config(params, columns=columns, shape=shape, seed=self._seed())
+        config = self._learner_config(table.shape[1], shape)
         images, known = as_images(table, shape), merge_classes(None, targets, classes, most=config.rows)
-        self.learner_, self.classes_, self._config, self._shape = build_learner(config), known, config, shape
+        self.learner_, self.classes_, self._config, self._shape = _build_learner(config), known, config, shape
         return images, targets
+
+    def _learner_config(self, columns: int, shape: Shape | None) -> LearnerConfig:
+        """What the parameters say of a learner for an X of so many columns; InputError where they do not fit."""
+        if shape is not None and columns != math.prod(shape):
+            raise InputError(
+                f"A row of X has {columns} columns, but an image of shape={shape} has {math.prod(shape)} pixels; "
+                "give the shape (channels, height, width) that the rows have."
+            )
+        named, freeze = split_frozen(self.network, self.freeze)
+        network = _check_network(named, shape)
+        config: dict[str, Any] = {
+            "method": _check_method(self.method, {name: getattr(self, name) for name in PACE}),
+            "classes": whole_number("max_classes", self.max_classes, 1),
+            "memory": self.memory,
+            "initialise": self.initialise,
+            "freeze": freeze,
+            "augment": _check_augment(self.augment, network, shape, freeze),
+            "seed": self._seed(),
+            "boundaries": False,
+            "device": _check_device(self.device),
+        }
+        if shape is not None:
+            return LearnerConfig(**config, image=shape, network=network)
+        table = {
+            "image": (1, columns, BYTES),
+            "network": TableMLP,
+            "freeze": "layers" if freeze == "body" else freeze,  # its statistics go on moving
+            "mean": [0.0],  # bytes stay the numbers they are
+            "std": [1 / 255],
+        }
+        return LearnerConfig(**config | table)
 
     @contextmanager
     def _restored_on_error(self) -> Iterator[None]:
@@ -270,7 +306,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if "learner_" in state:
             if self.network is not None:
                 network_key(split_frozen(self.network, "none")[0])  # an object is kept here from now on
-            self.learner_ = build_learner(self._config)
+            self.learner_ = _build_learner(self._config)
             self.learner_.load_state_dict(_to_tensors(state["learner_"]))
 
     # ------------------------------------------------------------------------------------------------ reading
@@ -309,6 +345,75 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The position in `classes_` of each head row in use."""
         position = {to_label(name): column for column, name in enumerate(self.classes_.tolist())}
         return np.array([position[name] for name in self.learner_.labels], dtype=np.int64)
+
+
+def _build_learner(config: LearnerConfig) -> Learner:
+    """A new learner; that of a table runs its steps as they are, since an mlp is not worth capturing."""
+    is_table = config.network is TableMLP
+    return Learner(config, engine=(Eager if is_table else make_engine)(config.device or "cpu"))
+
+
+def _check_shape(given: Any) -> Shape | None:
+    """The parameter `shape` as a tuple."""
+    if given is None:
+        return None
+    try:
+        channels, height, width = (whole_number("shape", side, 1) for side in given)
+    except (TypeError, ValueError) as error:  # InputError is a ValueError
+        raise InputError(
+            f"shape={given!r}: the shape of an image is (channels, height, width), such as (3, 32, 32)."
+        ) from error
+    return channels, height, width
+
+
+def _check_method(given: Any, pace: dict[str, Any]) -> Any:
+    """A method; `pace` has the parameters that one given by its name gets, and any other has its own."""
+    made = given
+    if isinstance(given, str):
+        updates = pace["updates_per_sample"]
+        check_updates(updates)
+        batch, measure = (whole_number(name, pace[name], 1) for name in ("batch_size", "measure_every"))
+        made = method_named(given, Hyperparameters(batch=batch, updates_per_sample=updates, measure_every=measure))
+    elif pace != PACE:
+        changed = ", ".join(f"{name}={value!r}" for name, value in pace.items() if value != PACE[name])
+        raise InputError(
+            f"{changed} is only for a method given by its name; leave it out, or set it in the method, as in "
+            "clib(Hyperparameters(batch=32))."
+        )
+    if not isinstance(made, Method):
+        return made  # which a configuration refuses
+    if made.refit is not None:
+        raise InputError(
+            f"The method {made.name} trains a network when it predicts, which an estimator must not do; use another, "
+            "such as clib or er, or run it as an experiment."
+        )
+    if not made.readout.learns:
+        check_updates(made.pace.updates_per_sample)
+    return made
+
+
+def _check_network(given: Any, shape: Shape | None) -> str:
+    key = network_key(("mlp" if shape is None else "convnet") if given is None else given)
+    if shape is None and key != "mlp":
+        raise InputError(
+            f"network={key!r} looks at images, but X is a table of numbers: give shape=(channels, height, width) if "
+            "its rows are pixels, or leave the network out."
+        )
+    return key
+
+
+def _check_augment(given: Any, network: str, shape: Shape | None, freeze: str) -> Transforms | None:
+    if given is not None and shape is None:
+        raise InputError(f"augment={given!r} changes images, but X is a table of numbers; leave it out.")
+    keeps_pixels = shape is None or freeze != "body"
+    is_still = shape is None or network.partition(":")[0] == "mlp"  # an mlp does not know which pixels are neighbours
+    return NO_AUGMENT if given is None and keeps_pixels and is_still else given
+
+
+def _check_device(given: Any) -> str:
+    if str(given).split(":", 1)[0] not in ("cpu", "cuda"):
+        raise InputError(f"device={given!r} is neither 'cpu' nor 'cuda' (or one of several, as 'cuda:1').")
+    return str(given)
 
 
 def _to_arrays(state: Any) -> Any:

@@ -12,10 +12,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from iblurry.errors import InputError
-from iblurry.estimator.parameters import Shape
 from iblurry.learner.config import Label
 from iblurry.network.table_mlp import from_bytes, to_bytes
 
+Shape = tuple[int, int, int]  # channels, height, width
 TEXT = "UO"  # kinds of arrays that hold text; objects are text here
 SHOWN = 5  # classes listed in an error message
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from iblurry import Augment, ContinualClassifier, InputError, Pace, clib
+from iblurry import Augment, InputError, Pace, clib
 from iblurry.errors import DivergedError
 from iblurry.network.table_mlp import to_bytes
 from iblurry.parts import Constant
@@ -140,51 +140,43 @@ def test_what_cannot_be_classes_begins_nothing():
 
 
 @pytest.mark.parametrize(
-    "changes, sentence",
+    "changes, named",
     [
-        ({"method": "rm"}, "method rm .*clib"),
-        ({"method": "bic"}, "method bic"),
-        ({"method": "gdumb"}, "method gdumb"),
-        ({"method": "joint"}, "method joint"),
-        ({"method": "clip"}, "Did you mean 'clib'"),
-        ({"method": 3}, "method=3 is neither a name"),
+        ({"method": "rm"}, "rm"),
+        ({"method": "bic"}, "bic"),
+        ({"method": "gdumb"}, "gdumb"),
+        ({"method": "joint"}, "joint"),
+        ({"method": "clip"}, "'clib'"),
+        ({"method": 3}, "method=3"),
         ({"method": clib(), "batch_size": 8}, "batch_size=8"),
-        ({"network": "convnet"}, "looks at images, but X is a table"),
-        ({"network": "mpl"}, "Did you mean 'mlp'"),
-        ({"augment": Augment()}, "changes images, but X is a table"),
-        ({"memory": 5}, "memory=5 is too small for clib"),
+        ({"network": "convnet"}, "network='convnet'"),
+        ({"network": "mpl"}, "'mlp'"),
+        ({"augment": Augment()}, "augment="),
+        ({"memory": 5}, "memory=5"),
         ({"memory": 2.5}, "memory=2.5"),
-        ({"max_classes": 2}, "There are 3 classes by now and max_classes=2"),
-        ({"batch_size": 0}, "batch_size=0: batch_size is a whole number"),
-        ({"updates_per_sample": "many"}, "'many' is not a number or fraction"),
-        ({"updates_per_sample": 0}, "updates_per_sample=0:"),
+        ({"max_classes": 2}, "max_classes=2"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"updates_per_sample": "many"}, "'many'"),
+        ({"updates_per_sample": 0}, "updates_per_sample=0"),
         ({"updates_per_sample": "-1/2"}, "updates_per_sample=-1/2"),
         ({"updates_per_sample": 0.0, "method": "er"}, "updates_per_sample=0.0"),
-        (
-            {"method": clib(pace=Pace(stream_batch=1, train_stream=False, updates_per_sample=0))},
-            "nothing would be learnt",
-        ),
-        ({"network": ["mlp"]}, "network=.*mlp.* is neither a name"),
-        ({"augment": 5}, "augment takes a Transform.* not 5"),
+        ({"method": clib(pace=Pace(train_stream=False, updates_per_sample=0))}, "updates_per_sample=0"),
+        ({"network": ["mlp"]}, "network=.*mlp"),
+        ({"augment": 5}, "augment.* 5"),
         ({"shape": 5}, "shape=5"),
-        ({"shape": (1, "8", 8)}, "shape='8'"),
+        ({"shape": (1, "8", 8)}, "shape=.*'8'"),
         ({"shape": (8, 8)}, r"shape=\(8, 8\)"),
-        ({"shape": (1, 8, 8)}, "3 columns.* 64 pixels"),
-        ({"device": "gpu"}, "neither 'cpu' nor 'cuda'"),
-        ({"random_state": "one"}, "cannot be used to seed"),
+        ({"shape": (1, 8, 8)}, "3 .* 64 "),
+        ({"device": "gpu"}, "device='gpu'"),
+        ({"random_state": "one"}, "'one'"),
     ],
 )
-def test_parameters_are_refused_with_a_sentence(changes, sentence):
+def test_parameters_are_refused(changes, named):
     model = small(**{"batch_size": 16} | changes)
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match=named):
         model.partial_fit(TABLE, WORDS)
     with pytest.raises(NotFittedError):
         model.predict(TABLE)
-
-
-def test_epochs_count_from_one():
-    with pytest.raises(InputError, match="epochs=0"):
-        small(epochs=0).fit(TABLE, WORDS)
 
 
 @pytest.mark.parametrize(
@@ -265,14 +257,8 @@ def test_images_are_refused_with_a_sentence(X, sentence):
 
 
 def test_images_of_another_shape_are_refused_later():
-    model = small().partial_fit(PICTURES, TENS)
-    with pytest.raises(InputError, match=r"have shape \(1, 4, 16\), but \(1, 8, 8\)"):
-        model.predict(PICTURES.reshape(30, 1, 4, 16))
-
-
-def test_a_loss_that_is_no_number_is_told():
-    with pytest.raises(DivergedError, match="a lower learning rate"):
-        ContinualClassifier(method=clib(schedule=Constant(initial_lr=1e30)), memory=20).fit(TABLE, WORDS)
+    with pytest.raises(InputError, match=r"\(1, 4, 16\).* \(1, 8, 8\)"):
+        small().partial_fit(PICTURES, TENS).predict(PICTURES.reshape(30, 1, 4, 16))
 
 
 # ------------------------------------------------------------------------------------------------------------ the door
