@@ -6,7 +6,7 @@ import dataclasses
 import json
 import shutil
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +14,6 @@ import click
 from iblurry.cli.options import import_option
 
 if TYPE_CHECKING:
-    from iblurry.learner.cost import MethodCost
     from iblurry.methods import Recipe
     from iblurry.methods.method import Method
 
@@ -64,6 +63,7 @@ def chosen(names: Iterable[str]) -> dict[str, tuple[Recipe, Method]]:
 
 
 def details(recipe: Recipe, method: Method, *, fields: bool) -> dict[str, str]:
+    """What is printed of a method, by label: its parts, or, with `fields`, each of them as --set takes it."""
     from iblurry.learner.cost import stores
 
     parts = {"parts": ", ".join(type(part).__name__ for _, part in method.parts())}
@@ -71,8 +71,12 @@ def details(recipe: Recipe, method: Method, *, fields: bool) -> dict[str, str]:
         parts["refit"] = ", ".join(type(part).__name__ for _, part in method.refit.parts())
     samples = "every sample of the stream" if method.admission.keeps_all else "samples"
     samples = "no sample" if method.admission.keeps_none else samples
+    counts = {
+        moment: ", ".join(f"{count:,.12g} {way}" for way, count in passes.items() if count)
+        for moment, passes in _cost(method).items()
+    }
     return {
-        "cost": _in_words(_cost(method)),
+        "cost": "; ".join(f"{passes} a {moment}" for moment, passes in counts.items() if passes) or "none",
         "stores": "; ".join([samples, *stores(method)]),
         **(_places(method) if fields else parts),
         "paper": recipe.paper,
@@ -81,41 +85,27 @@ def details(recipe: Recipe, method: Method, *, fields: bool) -> dict[str, str]:
 
 def _places(method: Method) -> dict[str, str]:
     """Each part with its fields, by the path that --set takes: {"admission": "Importance step=0.1 ..."}."""
-    lines = {place: _named(part.to_json()) for place, part in method.parts()}
-    rest = method.to_json()
-    lines |= {group: " ".join(_settable(rest[group])) for group in ("pace", "head")}
-    lines["optimizer"] = _named(rest["optimizer"])
+    described: dict[str, Any] = {place: part.to_json() for place, part in method.parts()}
+    whole = method.to_json()
+    described |= {name: {"": whole[name]} for name in ("pace", "head")} | {"optimizer": whole["optimizer"]}
     if method.refit:
-        lines |= {f"refit.{place}": _named(part.to_json()) for place, part in method.refit.parts()}
-        lines["refit.optimizer"] = _named(rest["refit"]["optimizer"])
+        described |= {f"refit.{place}": part.to_json() for place, part in method.refit.parts()}
+        described["refit.optimizer"] = whole["refit"]["optimizer"]
+    lines = {}
+    for place, content in described.items():
+        ((name, values),) = content.items()
+        words = [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in values.items()]
+        lines[place] = " ".join([name, *words]).strip()
     return lines
 
 
-def _named(described: Mapping[str, Mapping[str, object]]) -> str:
-    """{"Uniform": {"count": 8}} as "Uniform count=8"."""
-    ((name, values),) = described.items()
-    return " ".join([name, *_settable(values)])
-
-
-def _settable(values: Mapping[str, object]) -> list[str]:
-    return [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in values.items()]
-
-
-def _cost(method: Method) -> MethodCost:
+def _cost(method: Method) -> dict[str, dict[str, float]]:
+    """Images by direction, for each sample, query and task."""
     from iblurry.experiment.settings import setting
     from iblurry.learner.cost import cost
 
     memory = SAMPLES if method.admission.keeps_all else setting(USUAL).memory
-    return cost(method, memory, classes=CLASSES)
-
-
-def _in_words(total: MethodCost) -> str:
-    """Writes a cost as in "32 forward, 16 backward a sample; 40 forward a query"; what is 0 is left out."""
-    each = {
-        moment: [f"{count:,.12g} {way}" for way, count in passes.items() if count]
-        for moment, passes in dataclasses.asdict(total).items()
-    }
-    return "; ".join(f"{', '.join(counts)} a {moment}" for moment, counts in each.items() if counts) or "none"
+    return dataclasses.asdict(cost(method, memory, classes=CLASSES))
 
 
 def _wrapped(text: str, label: str) -> str:
@@ -127,28 +117,26 @@ def _wrapped(text: str, label: str) -> str:
 def _everything(names: Sequence[str]) -> dict[str, Any]:
     from iblurry.augment import TorchTransform, Transform
     from iblurry.experiment.experiment import Experiment
+    from iblurry.learner.cost import stores
     from iblurry.methods.method import KINDS
 
-    usual = Experiment.of("er").to_json()
+    methods = {
+        name: {
+            "idea": recipe.idea,
+            "paper": recipe.paper,
+            "task_free": method.task_free,
+            "stores": stores(method),
+            "cost": _cost(method),
+            "fields": method.to_json(),
+        }
+        for name, (recipe, method) in chosen(names).items()
+    }
     transforms = {name: kind for name, kind in Transform.known().items() if kind is not TorchTransform}
     return {
-        "methods": {name: _about(recipe, method) for name, (recipe, method) in chosen(names).items()},
+        "methods": methods,
         "parts": {slot: {name: _fields(part) for name, part in kind.known().items()} for slot, kind in KINDS.items()},
         "transforms": {name: _fields(kind) for name, kind in transforms.items()},
-        "experiment": {name: value for name, value in usual.items() if name != "method"},
-    }
-
-
-def _about(recipe: Recipe, method: Method) -> dict[str, Any]:
-    from iblurry.learner.cost import stores
-
-    return {
-        "idea": recipe.idea,
-        "paper": recipe.paper,
-        "task_free": method.task_free,
-        "stores": stores(method),
-        "cost": dataclasses.asdict(_cost(method)),
-        "fields": method.to_json(),
+        "experiment": {name: value for name, value in Experiment.of("er").to_json().items() if name != "method"},
     }
 
 

@@ -121,7 +121,7 @@ class GroupedCommand(click.Command):
             formatter.write_dl(list(records.values()), col_max=22)
 
 
-def with_options(table: Mapping[str, Decorator], *names: str) -> Decorator:
+def add(table: Mapping[str, Decorator], *names: str) -> Decorator:
     """Gives a verb the options of a table, or those of these names."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -163,7 +163,7 @@ data_home_option = click.option(
 figure_option = click.option("--figure", type=FIGURE, help="A .png, .svg or .pdf.  [default: .png and .svg in --out]")
 
 
-def options(
+def declare(
     rows: Mapping[str, tuple[str, click.ParamType[Any] | None, str]], *, many: Sequence[str] = (), **defaults: Any
 ) -> dict[str, Decorator]:
     """Options by the names of their values: what a value is called, its type (None: text), and what it is for.
@@ -182,7 +182,7 @@ def options(
     }
 
 
-STREAM = options(  # the data of experiments, and their order
+STREAM = declare(  # the data of experiments, and their order
     {
         "dataset": ("SPEC", None, "See `iblurry data`."),
         "seeds": ("LIST", Seeds(), "One run for each, as 1,2,3 or 1-3."),
@@ -199,7 +199,7 @@ STREAM = options(  # the data of experiments, and their order
     dataset="digits",
     seeds="1-3",
 )
-LEARNING = options(  # the other fields of experiments
+LEARNING = declare(  # the other fields of experiments
     {
         "memory": ("K", COUNT, "How many samples may be stored."),
         "network": ("NAME", None, "convnet, mlp, resnet18, ..., as NAME:option=value."),
@@ -232,7 +232,7 @@ def machine_options(*, jobs: str, pack: str) -> dict[str, Decorator]:
         "save_samples": ("S", COUNT, "Also a checkpoint every so many samples."),
     }
     again = click.option("--again", is_flag=True, help="Delete earlier results, and start again.")
-    return options(rows, save_seconds=30) | {"again": again}
+    return declare(rows, save_seconds=30) | {"again": again}
 
 
 MACHINE = tuple(machine_options(jobs="", pack=""))

@@ -14,27 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.options import (
-    LEARNING,
-    MACHINE,
-    RUNS,
-    STREAM,
-    GroupedCommand,
-    OutputFolder,
-    callback_option,
-    data_home_option,
-    figure_option,
-    import_option,
-    json_option,
-    launch_config,
-    machine_options,
-    metric_option,
-    parse_callbacks,
-    parse_stream,
-    say_at_once,
-    split_names,
-    with_options,
-)
+from iblurry.cli import options
 from iblurry.cli.verbs import FAILED, INTERRUPTED
 from iblurry.errors import IblurryError, InputError
 
@@ -50,11 +30,11 @@ DEFAULT_METHODS = ("balm", "clib", "er")
 DEFAULT_SEEDS = (1, 2, 3)
 ELSEWHERE = {"dataset": "--dataset", "seed": "--seeds", "method": "the METHOD argument"}  # what --set cannot change
 GROUPS = {
-    "Stream": STREAM,
-    "Learning (defaults are the paper's for the data set)": (*LEARNING, "grids", "modules"),
+    "Stream": options.STREAM,
+    "Learning (defaults are the paper's for the data set)": (*options.LEARNING, "grids", "modules"),
     "Table": ("callbacks", "metric"),
     "Places": ("out", "figure", "data_home", "as_json"),
-    "Machine (nothing here is part of the experiment)": MACHINE,
+    "Machine (nothing here is part of the experiment)": options.MACHINE,
 }
 EXAMPLES = """\b
 Examples:
@@ -68,9 +48,9 @@ Examples:
 """
 
 
-@click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
+@click.command(cls=options.GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
 @click.argument("methods", nargs=-1, metavar="[METHOD]...")
-@with_options(STREAM | LEARNING)
+@options.add(options.STREAM | options.LEARNING)
 @click.option(
     "--grid",
     "grids",
@@ -78,14 +58,14 @@ Examples:
     metavar="PATH=V1,V2,...",
     help="Run every value, of several grids every combination, and name the best on held-out training images.",
 )
-@import_option
-@callback_option
-@metric_option
-@click.option("--out", type=OutputFolder(), default=RUNS, help="Folder of the runs.")
-@figure_option
-@data_home_option
-@with_options(machine_options(jobs="one per core; 1 on a GPU", pack="1"))
-@json_option
+@options.import_option
+@options.callback_option
+@options.metric_option
+@click.option("--out", type=options.OutputFolder(), default=options.RUNS, help="Folder of the runs.")
+@options.figure_option
+@options.data_home_option
+@options.add(options.machine_options(jobs="one per core; 1 on a GPU", pack="1"))
+@options.json_option
 def run(
     methods: tuple[str, ...],
     grids: tuple[str, ...],
@@ -99,7 +79,7 @@ def run(
     A METHOD with changes, in the form of --set, is one word in quotes. The same command continues interrupted runs
     and keeps finished ones.
     """
-    say_at_once(f"Loading PyTorch, then {given['dataset']}.")
+    options.say_at_once(f"Loading PyTorch, then {given['dataset']}.")
     rows = methods or DEFAULT_METHODS
     if grids:
         if callbacks or metric:
@@ -113,8 +93,8 @@ def run(
     from iblurry.cli.show import show_results
     from iblurry.data.load import load
 
-    config = launch_config(given)
-    own, metrics = parse_callbacks(callbacks), split_names(metric)
+    config = options.launch_config(given)
+    own, metrics = options.parse_callbacks(callbacks), options.split_names(metric)
     _check_metrics(metrics or (), own, [] if config.again else [out / one.name for one in experiments])
     check_all(experiments, load(given["dataset"], given["data_home"]))
     results = run_with_bars("all runs", named, config, own)
@@ -133,7 +113,7 @@ def make_experiments(rows: Sequence[str], given: Mapping[str, Any]) -> dict[tupl
     from iblurry.experiment.experiment import Experiment
 
     fields = {name: given[name] for name in experiment_options(given) if name not in ("dataset", "seeds", "changes")}
-    fields |= {"stream": parse_stream(fields["stream"])} if "stream" in fields else {}
+    fields |= {"stream": options.parse_stream(fields["stream"])} if "stream" in fields else {}
     experiments = {}
     for row in rows:
         if rows.count(row) > 1:
@@ -155,7 +135,7 @@ def make_experiments(rows: Sequence[str], given: Mapping[str, Any]) -> dict[tupl
 
 def experiment_options(given: Mapping[str, Any]) -> list[str]:
     """The names of the options about experiments that were given."""
-    return [name for name in (*STREAM, *LEARNING) if given[name] is not None]
+    return [name for name in (*options.STREAM, *options.LEARNING) if given[name] is not None]
 
 
 def check_all(experiments: Sequence[Experiment], data: Dataset) -> None:
@@ -248,7 +228,7 @@ def _run_grid(rows: Sequence[str], given: Mapping[str, Any], grids: Sequence[str
     named = {f"{point.row} {point} seed {one.seed}": one for point in points for one in point.experiments}
     check_all(list(named.values()), load(given["dataset"], given["data_home"]))
     failures: dict[str, IblurryError] = {}
-    results = run_with_bars(f"grid on {given['dataset']}", named, launch_config(given), failures=failures)
+    results = run_with_bars(f"grid on {given['dataset']}", named, options.launch_config(given), failures=failures)
     if any(result.summary is None and result.experiment.name not in failures for result in results):
         return say_stopped(given["out"])
     digest = zlib.crc32(" ".join(experiment.digest for experiment in named.values()).encode())
@@ -327,6 +307,6 @@ def _test_command(point: SearchPoint, given: Mapping[str, Any]) -> str:
             words += [f"--{name.replace('_', '-')}", text]
     for change in (*given["changes"], *own, *(f"{path}={value}" for path, value in point.changes.items())):
         words += ["--set", change]
-    words += ["--out", str(given["out"])] if given["out"] != RUNS else []
+    words += ["--out", str(given["out"])] if given["out"] != options.RUNS else []
     words += ["--data-home", str(given["data_home"])] if given["data_home"] else []
     return shlex.join(words)

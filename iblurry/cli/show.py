@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iblurry.cli.options import (
-    FIGURE,
-    OutputFolder,
-    import_option,
-    json_option,
-    metric_option,
-    runs_argument,
-    split_names,
-)
+from iblurry.cli import options
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,10 +22,10 @@ FEW = 8  # run folders are named one by one up to so many
 
 
 @click.command()
-@runs_argument
-@click.option("--figure", type=FIGURE, help="Draw accuracy over samples into this .png, .svg or .pdf, too.")
-@import_option
-@metric_option
+@options.runs_argument
+@click.option("--figure", type=options.FIGURE, help="Draw accuracy over samples into this .png, .svg or .pdf, too.")
+@options.import_option
+@options.metric_option
 @click.option(
     "--to",
     "logger",
@@ -41,9 +33,11 @@ FEW = 8  # run folders are named one by one up to so many
     type=click.Choice(("tensorboard", "wandb", "mlflow")),
     help="Write them to tensorboard, wandb or mlflow instead; each is an extra to install.",
 )
-@click.option("--out", type=OutputFolder(), help="Where --to keeps them on this machine.  [default: logs/LOGGER]")
+@click.option(
+    "--out", type=options.OutputFolder(), help="Where --to keeps them on this machine.  [default: logs/LOGGER]"
+)
 @click.option("--project", metavar="NAME", help="W&B's project or MLflow's experiment of --to.  [default: iblurry]")
-@json_option
+@options.json_option
 def show(
     runs: tuple[Path, ...],
     figure: Path | None,
@@ -82,7 +76,7 @@ def show(
     if not results:
         searched = ", ".join(map(str, runs))
         raise InputError(f"No run in {searched} has a query yet; continue it with `iblurry run` first.")
-    show_results(results, [figure] if figure else [], metrics=split_names(metric), as_json=as_json)
+    show_results(results, [figure] if figure else [], metrics=options.split_names(metric), as_json=as_json)
 
 
 def show_results(

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.options import (
-    FIGURE,
-    STREAM,
-    OutputFolder,
-    data_home_option,
-    import_option,
-    json_option,
-    parse_stream,
-    with_options,
-)
+from iblurry.cli import options
 from iblurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,14 +21,14 @@ WINDOWS = 10  # columns of the table where there are no tasks
 
 
 @click.command()
-@with_options(STREAM, "dataset", "stream", "tasks", "disjoint", "blur")
+@options.add(options.STREAM, "dataset", "stream", "tasks", "disjoint", "blur")
 @click.option("--seed", metavar="S", type=click.IntRange(0), default=1, help="Same seed, same split.")
-@with_options(STREAM, "mode", "published")
-@import_option
-@click.option("--figure", type=FIGURE, help="Draw it into this .png, .svg or .pdf.")
-@click.option("--export", type=OutputFolder(), help="Write it as published files.")
-@data_home_option
-@json_option
+@options.add(options.STREAM, "mode", "published")
+@options.import_option
+@click.option("--figure", type=options.FIGURE, help="Draw it into this .png, .svg or .pdf.")
+@click.option("--export", type=options.OutputFolder(), help="Write it as published files.")
+@options.data_home_option
+@options.json_option
 def split(
     dataset: str,
     stream: str | None,
@@ -65,7 +56,7 @@ def split(
     if stream is None and published is None and not is_known(dataset):
         chosen = Experiment.of("er", dataset, **given).stream  # as `iblurry run` chooses it by the data
     else:
-        chosen = make_stream(None if stream is None else parse_stream(stream), published, **given)
+        chosen = make_stream(None if stream is None else options.parse_stream(stream), published, **given)
     data = load(dataset, data_home)
     order = chosen.order(data, seed)
 

@@ -11,28 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.options import (
-    FIGURE,
-    MACHINE,
-    PLACE,
-    RUNS,
-    GroupedCommand,
-    OutputFile,
-    OutputFolder,
-    Seeds,
-    callback_option,
-    data_home_option,
-    import_option,
-    json_option,
-    launch_config,
-    machine_options,
-    options,
-    parse_callbacks,
-    say_at_once,
-    split_names,
-    tell,
-    with_options,
-)
+from iblurry.cli import options
 from iblurry.cli.run import check_all, run_with_bars, say_stopped
 from iblurry.cli.verbs import FAILED
 from iblurry.errors import IblurryError, InputError
@@ -47,7 +26,7 @@ if TYPE_CHECKING:
 
 LIST = "list"
 PACK = 3  # runs side by side on a GPU unless told
-RUN_FOLDERS = (RUNS, Path("results"), shipped_results())  # searched unless --runs is given
+RUN_FOLDERS = (options.RUNS, Path("results"), shipped_results())  # searched unless --runs is given
 KINDS = ("curves", "sweep", "bars", "flops", "rates", "forgetting", "composition")
 AXES = ("samples", "flops")
 METRICS = ("a_auc", "a_avg", "a_last", "f_last", "aaa", "min_acc", "wc_acc", "forgetting")
@@ -74,28 +53,28 @@ def _one_of(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-SELECTION = options(
+SELECTION = options.declare(
     {
         "dataset": ("SPEC", None, "See `iblurry data`.  [default: the study's first]"),
         "methods": ("LIST", None, "Rows, of any methods: clib,er.  [default: the study's]"),
         "only": ("LIST", None, "Columns: N=0,N=50.  [default: all]"),
-        "seeds": ("LIST", Seeds(), "One run for each, as 1,2,3 or 1-3."),
+        "seeds": ("LIST", options.Seeds(), "One run for each, as 1,2,3 or 1-3."),
         "scale": ("P", click.FloatRange(0, 1, min_open=True), "Part of the stream."),
         "stream": ("NAME", None, "Instead of i-Blurry: Gaussian, Listed, ..., as NAME:field=value."),
-        "published": ("FOLDER", PLACE, "Take the order from published split files."),
+        "published": ("FOLDER", options.PLACE, "Take the order from published split files."),
         "equal_compute": ("METHOD", None, "All with the training FLOPs of this row."),
         "equal_bytes": ("METHOD", None, "All with the memory that holds the bytes of this row."),
     },
     many=("methods", "only"),
     seeds="1-3",
     scale=1.0,
-) | {"data_home": data_home_option}
+) | {"data_home": options.data_home_option}
 study_argument = click.argument("study")
 runs_option = click.option(
     "--runs",
     multiple=True,
     metavar="FOLDER",
-    type=PLACE,
+    type=options.PLACE,
     help="Folders of runs. Repeatable; the first that has a run counts.  [default: runs, results, the package's]",
 )
 
@@ -110,8 +89,8 @@ def _select(given: Mapping[str, Any], *, dataset: str | None = None, out: Path |
     return Selection(
         study=study,
         dataset=given["dataset"] or dataset or study.datasets[0],
-        rows=split_names(given["methods"], study.rows),
-        columns=split_names(given["only"]),
+        rows=options.split_names(given["methods"], study.rows),
+        columns=options.split_names(given["only"]),
         out=out,
         **{name: given[name] for name in names},
     )
@@ -121,23 +100,23 @@ def _select(given: Mapping[str, Any], *, dataset: str | None = None, out: Path |
 
 
 @click.command(
-    cls=GroupedCommand,
+    cls=options.GroupedCommand,
     groups={
         "What": (*SELECTION, "modules", "callbacks"),
         "Places": ("out", "dry_run", "as_json"),
-        "Machine (nothing here is part of the experiments)": ("on", *MACHINE),
+        "Machine (nothing here is part of the experiments)": ("on", *options.MACHINE),
     },
     epilog=STUDY_EXAMPLES,
 )
 @study_argument
-@with_options(SELECTION | options({"dataset": ("SPEC", None, "See `iblurry data`.")}, dataset="digits"))
-@import_option
-@callback_option
-@click.option("--out", type=OutputFolder(), default=RUNS, help="Folder of the runs.")
+@options.add(SELECTION | options.declare({"dataset": ("SPEC", None, "See `iblurry data`.")}, dataset="digits"))
+@options.import_option
+@options.callback_option
+@click.option("--out", type=options.OutputFolder(), default=options.RUNS, help="Folder of the runs.")
 @click.option("--on", metavar="PLACE", default="local", help="local, or ray: a cluster.")
-@with_options(machine_options(jobs="one per core; a pack per GPU", pack=f"{PACK}; 1 with --jobs"))
+@options.add(options.machine_options(jobs="one per core; a pack per GPU", pack=f"{PACK}; 1 with --jobs"))
 @click.option("--dry-run", is_flag=True, help="List the runs and run nothing.")
-@json_option
+@options.json_option
 def study(callbacks: tuple[str, ...], out: Path, dry_run: bool, as_json: bool, **given: Any) -> int:
     """Run the missing runs of a STUDY and print its table; `list` names them all.
 
@@ -147,16 +126,16 @@ def study(callbacks: tuple[str, ...], out: Path, dry_run: bool, as_json: bool, *
     if given["study"] == LIST:
         _list(as_json=as_json)
         return 0
-    say_at_once(f"Loading PyTorch, then {given['dataset']}.")
+    options.say_at_once(f"Loading PyTorch, then {given['dataset']}.")
 
     from iblurry.data.load import load
 
-    chosen = _select(given, out=None if out == RUNS else out)
-    own = parse_callbacks(callbacks)
+    chosen = _select(given, out=None if out == options.RUNS else out)
+    own = options.parse_callbacks(callbacks)
     once = {one.experiment.name: one for one in chosen.planned}
     experiments, data = [one.experiment for one in once.values()], load(chosen.dataset, chosen.data_home)
     check_all(experiments, data)
-    config = _packed(launch_config(given | {"out": out}), experiments, is_told=given["pack"] is not None)
+    config = _packed(options.launch_config(given | {"out": out}), experiments, is_told=given["pack"] is not None)
     done = sum(map(config.is_done, experiments))
     title = f"{chosen.study.name} on {chosen.dataset}"
     click.echo(f"{title}: {len(once) - done} of {len(once)} runs to do, {done} done and kept.", err=True)
@@ -200,7 +179,7 @@ def _show_plan(
     lines = [(*place[: 1 + len(columns)], *count) for place, count in zip(cells, counts, strict=True)]
     heads, sides = ["row", *columns, "to do", "done", "training"], "l" * (1 + len(columns)) + "rrr"
     grid = rich_grid(heads, lines, shutil.get_terminal_size().columns, sides=sides, bold=False)
-    tell(about | total | {"rows": rows}, grid, as_json=as_json)
+    options.tell(about | total | {"rows": rows}, grid, as_json=as_json)
 
 
 def _tell(
@@ -232,7 +211,7 @@ def _list(*, as_json: bool) -> None:
             f"  data  {', '.join(one.datasets)}" + (f"; {', '.join(columns)}" if columns else ""),
         ]
     about = [{field: getattr(one, field) for field in fields} for one in STUDIES.values()]
-    tell(about, "\n".join(lines), as_json=as_json)
+    options.tell(about, "\n".join(lines), as_json=as_json)
 
 
 # -------------------------------------------------------------------------------------------------------- finished runs
@@ -258,7 +237,7 @@ def _tabulate(selection: Selection, runs: Sequence[Path], **how: Any) -> StudyTa
 
 
 @click.command(
-    cls=GroupedCommand,
+    cls=options.GroupedCommand,
     groups={
         "What": (*SELECTION, "modules"),
         "Table": ("runs", "metric", "paper", "pairs", "against"),
@@ -267,7 +246,7 @@ def _tabulate(selection: Selection, runs: Sequence[Path], **how: Any) -> StudyTa
     epilog=TABLE_EXAMPLES,
 )
 @study_argument
-@with_options(SELECTION)
+@options.add(SELECTION)
 @runs_option
 @click.option(
     "--metric",
@@ -287,9 +266,9 @@ def _tabulate(selection: Selection, runs: Sequence[Path], **how: Any) -> StudyTa
     help=f"{', '.join(FORMATS)}.  [default: by --out; terminal]",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--out", type=OutputFile(), help="Write into this file instead: .txt, .md, .tex, .csv, .json.")
-@click.option("--page", type=OutputFile(), help="Write a Markdown page with figures, table and commands.")
-@import_option
+@click.option("--out", type=options.OutputFile(), help="Write into this file instead: .txt, .md, .tex, .csv, .json.")
+@click.option("--page", type=options.OutputFile(), help="Write a Markdown page with figures, table and commands.")
+@options.import_option
 def table(
     runs: tuple[Path, ...],
     metric: tuple[str, ...],
@@ -321,7 +300,7 @@ def table(
 
     if form == "terminal" and (out is not None or not sys.stdout.isatty()):
         form = "text"  # there is no bold there
-    made = _tabulate(_select(given), runs, metrics=split_names(metric), paper=paper)
+    made = _tabulate(_select(given), runs, metrics=options.split_names(metric), paper=paper)
     compared = compare_rows(made, against) if pairs or against else None
     if page is not None:
         from iblurry.studies.table import write_page
@@ -338,11 +317,11 @@ def table(
 
 
 @click.command(
-    cls=GroupedCommand,
+    cls=options.GroupedCommand,
     groups={"What": (*SELECTION, "modules"), "Figure": ("runs", "kind", "x", "metric", "out", "as_json")},
 )
 @study_argument
-@with_options(SELECTION)
+@options.add(SELECTION)
 @click.option(
     "--kind",
     metavar="KIND",
@@ -350,13 +329,15 @@ def table(
     help=f"{_one_of(KINDS)}.  [default: sweep for several columns, bars for the ablation, else curves]",
 )
 @click.option("--x", metavar="NAME", type=click.Choice(AXES), help="samples or flops (of training), for curves.")
-@click.option("--out", type=FIGURE, help="A .png, .svg or .pdf.  [default: in figures/, named by what it shows]")
+@click.option(
+    "--out", type=options.FIGURE, help="A .png, .svg or .pdf.  [default: in figures/, named by what it shows]"
+)
 @runs_option
 @click.option(
     "--metric", metavar="NAME", type=click.Choice(METRICS), help=f"{_one_of(METRICS)}, for sweep, bars and flops."
 )
-@import_option
-@json_option
+@options.import_option
+@options.json_option
 def figure(
     kind: str | None,
     x: str | None,
@@ -390,7 +371,7 @@ def figure(
         *([metric.replace("_", "-")] if metric not in (None, chosen.study.metrics[0]) else []),
     ]
     path = out or Path("figures") / f"{chosen.slug}-{'-'.join(shown)}.png"
-    FIGURE.convert(path, None, None)
+    options.FIGURE.convert(path, None, None)
     made = _tabulate(chosen, runs, metrics=[metric or chosen.study.metrics[0]])
     drawn = [run for *_, run in made.all_runs]
     if not drawn:
@@ -415,4 +396,4 @@ def figure(
         "runs": [str(run.folder) for run in drawn],
         "missing": [run.experiment.name for run in made.missing],
     }
-    tell(about, f"Figure: {path} ({kind}, runs: {len(drawn)})", as_json=as_json)
+    options.tell(about, f"Figure: {path} ({kind}, runs: {len(drawn)})", as_json=as_json)

@@ -6,23 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iblurry.cli.options import (
-    COUNT,
-    LEARNING,
-    MACHINE,
-    RUNS,
-    STREAM,
-    GroupedCommand,
-    OutputFolder,
-    data_home_option,
-    figure_option,
-    import_option,
-    json_option,
-    launch_config,
-    machine_options,
-    say_at_once,
-    with_options,
-)
+from iblurry.cli import options
 from iblurry.cli.run import check_all, make_experiments, say_stopped, show_search, taken_paths, with_validation
 
 if TYPE_CHECKING:
@@ -32,10 +16,10 @@ if TYPE_CHECKING:
 PRUNERS = ("median", "none")
 GROUPS = {
     "Search": ("spaces", "trials", "pruner"),
-    "Stream": STREAM,
-    "Learning (defaults are the paper's for the data set)": (*LEARNING, "modules"),
+    "Stream": options.STREAM,
+    "Learning (defaults are the paper's for the data set)": (*options.LEARNING, "modules"),
     "Places": ("out", "figure", "data_home", "as_json"),
-    "Machine (nothing here is part of the search)": MACHINE,
+    "Machine (nothing here is part of the search)": options.MACHINE,
 }
 EXAMPLES = """\b
 Examples:
@@ -44,7 +28,7 @@ Examples:
 """
 
 
-@click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
+@click.command(cls=options.GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
 @click.argument("method")
 @click.option(
     "--space",
@@ -54,7 +38,7 @@ Examples:
     metavar="PATH=VALUES",
     help="A field and its range LOW..HIGH or LOW..HIGH:log, or values A,B,C. Repeatable.",
 )
-@click.option("--trials", metavar="N", type=COUNT, default=20, help="Total number, including earlier ones.")
+@click.option("--trials", metavar="N", type=options.COUNT, default=20, help="Total number, including earlier ones.")
 @click.option(
     "--pruner",
     metavar="NAME",
@@ -62,20 +46,20 @@ Examples:
     default="median",
     help="median: stop trials below the median of those before; none.",
 )
-@with_options(STREAM | LEARNING)
-@import_option
-@click.option("--out", type=OutputFolder(), default=RUNS, help="Folder of runs and trials.")
-@figure_option
-@data_home_option
-@with_options(machine_options(jobs="1", pack="one per seed"))
-@json_option
+@options.add(options.STREAM | options.LEARNING)
+@options.import_option
+@click.option("--out", type=options.OutputFolder(), default=options.RUNS, help="Folder of runs and trials.")
+@options.figure_option
+@options.data_home_option
+@options.add(options.machine_options(jobs="1", pack="one per seed"))
+@options.json_option
 def tune(method: str, spaces: tuple[str, ...], trials: int, pruner: str, as_json: bool, **given: Any) -> int:
     """Search for the fields of METHOD with the highest A_AUC on held-out training images, with Optuna.
 
     Prints all trials and the command that runs the best on the test images. The same command continues an
     interrupted search; more --trials extend it.
     """
-    say_at_once(f"Loading PyTorch, then {given['dataset']}.")
+    options.say_at_once(f"Loading PyTorch, then {given['dataset']}.")
 
     from iblurry.data.load import load
     from iblurry.launch.progress import ProgressDisplay
@@ -89,7 +73,7 @@ def tune(method: str, spaces: tuple[str, ...], trials: int, pruner: str, as_json
     data = load(given["dataset"], given["data_home"])
     if given["pack"] is None and given["jobs"] is None:
         given["pack"] = len(experiments)  # all seeds come to a query before the trial is judged by it
-    search = Tuner(method, experiments, parsed, dataset=data, config=launch_config(given), pruner=pruner)
+    search = Tuner(method, experiments, parsed, dataset=data, config=options.launch_config(given), pruner=pruner)
     check_all(search.corners, data)
     bars: dict[int, list[RunBar]] = {}  # by trial
     with ProgressDisplay() as display:
