@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -192,7 +192,7 @@ class ComputeMeter:
         into: ComputeCounter | None = None,
         images: Callable[[], int] | None = None,
         has_backward: bool = False,
-    ) -> Counting:
+    ) -> _Counting:
         """A context manager that counts what passes meanwhile under this purpose.
 
         Parameters
@@ -206,7 +206,7 @@ class ComputeMeter:
         has_backward : bool
             Each forward pass is counted backward too, at once, which is cheaper than to wait for its gradient.
         """
-        return Counting(self, purpose, into, images, has_backward)
+        return _Counting(self, purpose, into, images, has_backward)
 
     @contextmanager
     def recording(self) -> Iterator[list[Pass]]:
@@ -227,20 +227,16 @@ class ComputeMeter:
         table[made.purpose] += made.images() if callable(made.images) else made.images
 
 
-class Counting:
+@dataclass(slots=True)
+class _Counting:
     """What `ComputeMeter.counting` returns; a class, as a generator would cost several times as much."""
 
-    __slots__ = ("before", "has_backward", "images", "into", "meter", "purpose")
-
-    def __init__(
-        self,
-        meter: ComputeMeter,
-        purpose: str,
-        into: ComputeCounter | None,
-        images: Callable[[], int] | None,
-        has_backward: bool,
-    ) -> None:
-        self.meter, self.purpose, self.into, self.images, self.has_backward = meter, purpose, into, images, has_backward
+    meter: ComputeMeter
+    purpose: str
+    into: ComputeCounter | None
+    images: Callable[[], int] | None
+    has_backward: bool
+    before: tuple[str, ComputeCounter, bool, bool] = field(init=False)
 
     def __enter__(self) -> None:
         meter = self.meter

@@ -150,7 +150,7 @@ def test_what_was_measured_is_on_the_pages(page):
     assert method_pages.written(page) == page.read_text(), "python -m benchmarks.method_pages writes it again"
 
 
-@pytest.mark.quick("README.md", "docs/callbacks.md", "docs/data.md", "docs/frozen.md", "docs/start.md")
+@pytest.mark.quick("docs/callbacks.md", "docs/data.md", "docs/frozen.md", "docs/start.md")
 @pytest.mark.parametrize("page", SAID)
 def test_python_runs_as_printed(page, here, capsys):
     for shade, name in enumerate(("cup", "fork", "mug", "plate") if page == "README.md" else ()):

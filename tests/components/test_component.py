@@ -6,11 +6,10 @@ import importlib
 import json
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
-from iblurry.components.code_hash import code_hash, hashed_name, origin
+from iblurry.components.code_hash import code_hash, hashed_name
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.parts import Admission, Rehearsal, Reservoir
 
@@ -64,33 +63,26 @@ def hash_of(tmp_path, monkeypatch):
     return get
 
 
-@pytest.mark.parametrize(
-    "old, new",
-    [
-        ("patience: int = 3", "patience: int = 4"),
-        ("SIGN *", "2 * SIGN *"),
-        ("SIGN = 1", "SIGN = -1"),
-        ("WIDTH = 3", "WIDTH = 4"),
-        ("return x + WIDTH", "return x - WIDTH"),
-        ('{"a": [1, 2]}', '{"a": [1, 3]}'),
-        ("2 * x", "3 * x"),
-    ],
-)
-def test_whatever_it_computes_with_changes_the_hash(hash_of, old, new):
-    assert hash_of(old, new) != hash_of()
+CHANGES = {
+    "patience: int = 3": "patience: int = 4",
+    "SIGN *": "2 * SIGN *",
+    "SIGN = 1": "SIGN = -1",
+    "WIDTH = 3": "WIDTH = 4",
+    "return x + WIDTH": "return x - WIDTH",
+    '{"a": [1, 2]}': '{"a": [1, 3]}',
+    "2 * x": "3 * x",
+}
+OTHER_CHANGES = {
+    "not part of": "nothing of",
+    "return x - 1": "return x - 2",
+    "import os": "import os\n    import sys",
+    "def main": "# a comment\n\n    def main",
+}
 
 
-@pytest.mark.parametrize(
-    "old, new",
-    [
-        ("not part of", "nothing of"),
-        ("return x - 1", "return x - 2"),
-        ("import os", "import os\n    import sys"),
-        ("def main", "# a comment\n\n    def main"),
-    ],
-)
-def test_nothing_else_changes_the_hash(hash_of, old, new):
-    assert hash_of(old, new) == hash_of()
+@pytest.mark.parametrize("old", [*CHANGES, *OTHER_CHANGES])
+def test_whatever_it_computes_with_changes_the_hash_and_nothing_else(hash_of, old):
+    assert (hash_of(old, (CHANGES | OTHER_CHANGES)[old]) != hash_of()) == (old in CHANGES)
 
 
 def test_a_file_edited_after_its_import_does_not_stand_for_the_running_code(hash_of, tmp_path):
@@ -113,10 +105,6 @@ def test_functions_closures_and_lambdas_have_hashes():
 def test_names_of_the_packages_own_have_no_hash():
     assert hashed_name(Reservoir) == "Reservoir"
     assert Reservoir().to_json() == {"Reservoir": {}}
-
-
-def test_a_script_is_called_by_its_file():
-    assert origin(test_a_script_is_called_by_its_file).file == str(Path(__file__).resolve())
 
 
 def test_a_name_that_is_taken_is_refused():
@@ -167,13 +155,10 @@ def test_another_version_of_the_code_is_not_taken_for_it():
     class Mine(Rehearsal):
         def choose(self, stream, drawn): ...
 
-    written = Mine().to_json()
-    assert Rehearsal.from_json(written) == Mine()
-    (name,) = written
+    assert Rehearsal.from_json(Mine().to_json()) == Mine()
     other = Rehearsal.from_json({f"Mine@{'0' * 12}": {}})
     assert other.is_missing
     assert other != Mine()
-    assert name.startswith("Mine@")
 
 
 def test_tuples_come_back_from_json_as_tuples():
