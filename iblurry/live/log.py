@@ -14,17 +14,16 @@ from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from shutil import disk_usage
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from iblurry.errors import BusyError, DataError, DiskFullError, FolderError, IblurryError
-from iblurry.live.messages import Acceptance, IncomingSample, Operation
+from iblurry.live.messages import Acceptance, Operation
 from iblurry.live.quota import KEYS, PAGE, SAVE_SAMPLES, WAL, Refusal
 from iblurry.live.worker import BatchWorker
 from iblurry.storage.files import file_id, sync_folder
 from iblurry.storage.untrusted import MALFORMED, reason
 
 LOGGER = logging.getLogger(__name__)
-Entry: TypeAlias = IncomingSample | Operation
 FILE = "samples.sqlite"
 FORMAT = 3
 TRANSACTION = 64  # requests written in one transaction: a sync of the disk costs the same for one as for all
@@ -144,15 +143,13 @@ class SampleLog:
             raise Refusal(422, "key_reused", message)
         return Acceptance(found[1], found[2], repeated=True, operation=found[3])
 
-    def add(self, entries: Sequence[Entry], key: str | None = None, digest: bytes = b"") -> Acceptance:
-        """Adds operations inside `transaction`. A refusal leaves nothing behind."""
+    def add(self, operations: Sequence[Operation], key: str | None = None, digest: bytes = b"") -> Acceptance:
+        """Adds operations inside `transaction`; numbers those that are samples. A refusal leaves nothing behind."""
         accepted, labels, rows, now = self.accepted, list(self.labels), [], round(time.time(), 3)
-        for at, entry in enumerate(entries, self.operations + 1):
-            if isinstance(entry, IncomingSample):
+        for at, operation in enumerate(operations, self.operations + 1):
+            if operation.kind == "sample":
                 accepted += 1
-                operation = Operation("sample", accepted, entry.label, pixels=entry.pixels.tobytes())
-            else:
-                operation = entry
+                operation = operation._replace(number=accepted)
             self._change_labels(labels, operation, accepted)
             rows.append((at, *operation, now))
         first, self.accepted = self.accepted + 1 if accepted > self.accepted else 0, accepted
@@ -163,8 +160,8 @@ class SampleLog:
             self.labels = labels
         self.operations += len(rows)
         self.kept += len(rows)
-        if any(isinstance(entry, IncomingSample) or entry.kind != "hold" for entry in entries):
-            rehearsed = sum(one.number for one in entries if isinstance(one, Operation) and one.kind == "rehearse")
+        if any(one.kind != "hold" for one in operations):
+            rehearsed = sum(one.number for one in operations if one.kind == "rehearse")
             self.rehearsed = self.rehearsed + rehearsed if rehearsed else 0
         totals = (self.accepted, self.operations, self.rehearsed)
         self._database.execute("UPDATE total SET accepted = ?, operations = ?, rehearsed = ?", totals)
@@ -234,6 +231,14 @@ class LogReader:
             raise DataError(f"{self.path} {held} and {remedy}")
         return entries
 
+    def accepted(self, *, check: bool = False) -> int:
+        """Samples accepted; DataError if the file should be checked and is damaged."""
+        with _database_errors(self.path):
+            found = self._database.execute("PRAGMA quick_check(1)").fetchone()[0] if check else "ok"
+            if found != "ok":
+                raise DataError(f"{self.path} is damaged ({found}); put back a good copy.")
+            return int(self._database.execute("SELECT accepted FROM total").fetchone()[0])
+
     def close(self) -> None:
         self._database.close()
 
@@ -252,32 +257,28 @@ def copy_log(folder: Path, to: Path) -> None:
 
 def check_log(folder: Path, at: int) -> int:
     """Samples accepted; DataError unless the log is intact and goes on from operation `at`."""
-    reader = LogReader(folder)
-    with closing(reader), _database_errors(reader.path):
-        (found,) = reader._database.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            raise DataError(f"{reader.path} is damaged ({found}); put back a good copy.")
+    with closing(LogReader(folder)) as reader:
+        accepted = reader.accepted(check=True)
         reader.read_after(at, 1)
-    return accepted_in(folder) or 0
+        return accepted
 
 
 def accepted_in(folder: Path) -> int | None:
     """Samples that the service of this folder has accepted; None where there is no service."""
     if not (folder / FILE).is_file():
         return None
-    reader = LogReader(folder)
-    with closing(reader), _database_errors(reader.path):
-        (accepted,) = reader._database.execute("SELECT accepted FROM total").fetchone()
-        return int(accepted)
+    with closing(LogReader(folder)) as reader:
+        return reader.accepted()
 
 
 class WriteRequest(NamedTuple):
     """What to write, with its idempotency key.
 
-    Where `entries` is a function, it makes them, unless the request came before; `digest` is then that of the request.
+    Where `operations` is a function, it makes them, unless the request came before; `digest` is then that of the
+    request.
     """
 
-    entries: Sequence[Entry] | Callable[[], Sequence[Entry]]
+    operations: Sequence[Operation] | Callable[[], Sequence[Operation]]
     key: str | None = None
     digest: bytes = b""
 
@@ -336,31 +337,32 @@ class LogWriter(BatchWorker[WriteRequest, Acceptance]):
 
     def _write(self, request: WriteRequest) -> Acceptance | Refusal:
         """A repeated request needs no room."""
-        entries, key, digest = request
+        operations, key, digest = request
         try:
             if key is not None:
-                digest = digest or (b"" if callable(entries) else digest_of(entries))
+                if not callable(operations):
+                    digest = digest_of(operations)
                 if (repeated := self.log.find_repeated(key, digest)) is not None:
                     return repeated
-            if callable(entries):
-                entries = entries()
-            if not entries:
+            if callable(operations):
+                operations = operations()
+            if not operations:
                 return Acceptance(0, 0, operation=self.log.operations)
-            self._check(len(entries))
-            return self.log.add(entries, key, digest)
+            self._check(len(operations))
+            return self.log.add(operations, key, digest)
         except Refusal as refusal:
             return refusal
 
 
-def digest_of(entries: Sequence[Entry]) -> bytes:
-    """SHA-256 of all that is in them."""
+def digest_of(operations: Sequence[Operation]) -> bytes:
+    """SHA-256 of all that is in them, but for the numbers of samples."""
     digest = hashlib.sha256()
-    for entry in entries:
-        if isinstance(entry, IncomingSample):
-            name = entry.label.encode()
-            digest.update(len(name).to_bytes(4, "big") + name + entry.pixels.tobytes())
+    for operation in operations:
+        if operation.kind == "sample":
+            name = operation.label.encode()
+            digest.update(len(name).to_bytes(4, "big") + name + operation.pixels)
         else:
-            digest.update(repr(entry._replace(pixels=b"")).encode() + entry.pixels)
+            digest.update(repr(operation._replace(pixels=b"")).encode() + operation.pixels)
     return digest.digest()
 
 

@@ -24,7 +24,7 @@ class Operation(NamedTuple):
     """One step of learning, as the log keeps it: the state of a learner is a function of these in order."""
 
     kind: Kind
-    number: int = 0  # of the sample that is learnt, removed or relabelled, from 1; or how many updates are rehearsed
+    number: int = 0  # of the sample that is learnt (set by the log), removed or relabelled, from 1; or of updates
     label: str = ""  # of the sample, also of one that is held out; or the class that is renamed, merged or deleted
     to: str = ""  # the new name of that class, or the one that it is merged into
     pixels: bytes = b""

@@ -26,6 +26,7 @@ from iblurry.live.messages import (
     CheckpointSaved,
     Command,
     IncomingSample,
+    Kind,
     LearnerReport,
     MemoryContents,
     MemorySample,
@@ -161,7 +162,7 @@ class Service:
         key : str, optional
             Idempotency key: the same samples under the same key are accepted once.
         """
-        return await self._write(WriteRequest(samples, key))
+        return await self._write(WriteRequest(_operations("sample", samples), key))
 
     async def hold_out(self, samples: Sequence[IncomingSample], *, key: str | None = None) -> Acceptance:
         """Accept samples that are never learnt, as durably as those that are; the model is asked about them.
@@ -173,8 +174,7 @@ class Service:
         key : str, optional
             As in `learn`.
         """
-        held = [Operation("hold", label=label, pixels=pixels.tobytes()) for label, pixels in samples]
-        return await self._write(WriteRequest(held, key))
+        return await self._write(WriteRequest(_operations("hold", samples), key))
 
     async def correct(self, corrections: Sequence[Operation], *, key: str | None = None) -> Acceptance:
         """Accept corrections of samples and classes, all of them or none, as durably as samples.
@@ -200,10 +200,10 @@ class Service:
         """
         taken: dict[str, NDArray[np.uint8]] = {}
 
-        def find() -> list[IncomingSample]:
+        def find() -> list[Operation]:
             for question, _ in labels:
                 taken[question] = self._questions.take(question)
-            return [IncomingSample(label, taken[question]) for question, label in labels]
+            return _operations("sample", [IncomingSample(label, taken[question]) for question, label in labels])
 
         digest = hashlib.sha256(repr(("label", list(labels))).encode()).digest()
         try:
@@ -489,6 +489,10 @@ class Service:
             else:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), STATUS_SECONDS)
+
+
+def _operations(kind: Kind, samples: Sequence[IncomingSample]) -> list[Operation]:
+    return [Operation(kind, label=label, pixels=pixels.tobytes()) for label, pixels in samples]
 
 
 def _size(path: Path) -> int:

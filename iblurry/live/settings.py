@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # importing torch takes two seconds, which a command that ref
 FILE = "service.json"
 FORMAT = 1
 UserCode: TypeAlias = tuple[list[str], dict[str, Any]]  # modules to import, and objects by their keys
+SAME = ("memory", "network", "seed", "device", "initialise", "freeze", "mean", "std")  # as in a LearnerConfig
 RUN_FILE = "experiment.json"  # what a run's folder has, and a service's does not
 
 
@@ -106,11 +107,14 @@ class Settings:
         differs.
         """
         saved = cls.load(folder)
-        if given.get("network", "").startswith("frozen:"):
-            from iblurry.network.registry import split_frozen
+        if "network" in given:
+            from iblurry.network.registry import network_key, split_frozen
 
-            given["network"], given["freeze"] = split_frozen(given["network"], given.get("freeze", "none"))
-        given |= {name: _written(name, given[name]) for name in ("method", "network") if name in given}
+            if given["network"].startswith("frozen:"):
+                given["network"], given["freeze"] = split_frozen(given["network"], given.get("freeze", "none"))
+            given["network"] = network_key(given["network"])
+        if "method" in given:
+            given["method"] = _method_key(given["method"])
         if given.get("device") == "auto":  # decided once: another device changes the last bits
             from iblurry.engine.devices import default_device
 
@@ -150,13 +154,13 @@ class Settings:
     def from_learner(cls, learner: Learner, **given: Any) -> Self:
         """Returns the settings of a service that goes on with a learner; `given` are threads and where it came from."""
         about = json.loads(json.dumps(learner.config.to_json()))  # tuples as lists, as they are read
-        same = ("network", "memory", "seed", "device", "initialise", "freeze", "augment", "mean", "std")
         return cls(
-            method=_written("method", about["method"]["name"]),
+            method=_method_key(about["method"]["name"]),
             recipe=about["method"],
             image=learner.config.image,
             max_classes=learner.config.rows,
-            **{name: about[name] for name in same},
+            augment=about["augment"],
+            **{name: about[name] for name in SAME},
             **given,
         )
 
@@ -221,7 +225,7 @@ class Settings:
             batch=self.batch, updates_per_sample=self.updates_per_sample, measure_every=self.measure_every
         )
         name, _, code = self.method.partition("@")
-        if code and _written("method", name) != self.method:
+        if code and _method_key(name) != self.method:
             raise InputError(
                 f"The method {name!r} was started with other code, {code}. Import that version (--import "
                 "FILE.py), or choose another --data-dir."
@@ -243,16 +247,9 @@ class Settings:
             method=self.build_method(),
             image=self.image,
             classes=self.max_classes,
-            memory=self.memory,
-            network=self.network,
-            initialise=self.initialise,
-            freeze=self.freeze,
             augment=self._transforms(),
-            mean=self.mean,
-            std=self.std,
-            seed=self.seed,
             boundaries=False,
-            device=self.device,
+            **{name: getattr(self, name) for name in SAME},
         )
 
     def build_context(self) -> Context:
@@ -277,12 +274,8 @@ def bring(code: UserCode) -> None:
     objects.receive(user_objects)
 
 
-def _written(field: str, name: str) -> str:
-    """The name of a method or network, with the hash of its code if it is a user's."""
-    if field == "network":
-        from iblurry.network.registry import network_key
-
-        return network_key(name)
+def _method_key(name: str) -> str:
+    """The name of a method, with the hash of its code if it is a user's."""
     from iblurry.methods.recipe import METHODS
 
     plain = name.removesuffix("-released")

@@ -17,7 +17,7 @@ from iblurry.live.log import SampleLog
 from iblurry.storage import checkpoint
 from tests.cli.conftest import DATA, QUICK
 from tests.laws.lawful import assert_same_state
-from tests.live.lives import SMALL, entries, some
+from tests.live.lives import SMALL, entries, operations
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_service_folder_is_a_learner_too(call, here, tmp_path):
     assert load_exported("model.pt2").predict(data.test.images) == Learner.load(folder).predict(data.test.images)
     log = SampleLog(folder, max_classes=12, max_bytes=10**8)
     with log.transaction():
-        log.add(some(0, 43))
+        log.add(list(operations(0, 43)))
     about = json.loads(call("export", folder, "model.pt2", "--json").out)  # three are in no checkpoint yet
     assert (about["samples"], about["accepted"]) == (40, 43)
     assert "43" in call("export", folder, "model.pt2").out

@@ -16,7 +16,7 @@ from iblurry.errors import CheckpointError, IblurryError
 from iblurry.learner.learner import Learner
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry, SampleLog
-from iblurry.live.messages import IncomingSample, Operation
+from iblurry.live.messages import Operation
 from iblurry.live.settings import Settings
 from iblurry.live.transfer import backup
 from iblurry.storage import checkpoint
@@ -206,12 +206,12 @@ def live(tmp_path_factory):
     settings = Settings(method="er", network="mlp", memory=20, image=(1, 8, 8), max_classes=3)
     settings.save(folder)
     log, learner = SampleLog(folder, max_classes=3, max_bytes=2**24), LiveLearner(folder, settings)
-    samples = [IncomingSample("ab"[at % 2], np.full((1, 8, 8), at, np.uint8)) for at in range(6)]
+    samples = [Operation("sample", at, "ab"[at % 2], pixels=bytes([at] * 64)) for at in range(1, 7)]
     with log.transaction():
         log.add(samples)
     log.close()
-    for at, (label, pixels) in enumerate(samples, 1):
-        learner.apply(LogEntry(at, Operation("sample", at, label, pixels=pixels.tobytes())))
+    for at, sample in enumerate(samples, 1):
+        learner.apply(LogEntry(at, sample))
         if at > 4:
             learner.save()
     return folder

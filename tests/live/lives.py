@@ -26,10 +26,16 @@ def some(begin, end):
     return [IncomingSample(DIGITS.classes[label], image) for image, label in pairs]
 
 
+def operations(begin, end):
+    """The same as the log keeps them."""
+    for number, (label, pixels) in enumerate(some(begin, end), begin + 1):
+        yield Operation("sample", number, label, pixels=pixels.tobytes())
+
+
 def entries(begin, end, times=None):
-    """The same as the log's operations."""
-    for at, (label, pixels) in enumerate(some(begin, end), begin + 1):
-        yield LogEntry(at, Operation("sample", at, label, pixels=pixels.tobytes()), (times or {}).get(at, 0.0))
+    """The same as the log gives them."""
+    for at, operation in enumerate(operations(begin, end), begin + 1):
+        yield LogEntry(at, operation, (times or {}).get(at, 0.0))
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from iblurry.errors import ServiceError
 from iblurry.live import log as logs
 from iblurry.live.learning import LiveLearner
 from iblurry.live.log import LogEntry, LogReader, LogWriter, SampleLog
-from iblurry.live.messages import Acceptance, IncomingSample, Operation
+from iblurry.live.messages import Acceptance, Operation
 from iblurry.live.quality import Quality
 from iblurry.live.questions import QuestionStore
 from iblurry.live.quota import Limits, Refusal
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def log(tmp_path):
     made = SampleLog(tmp_path, max_classes=3, max_bytes=2**26)
     with made.transaction():
-        made.add([IncomingSample(label, np.zeros((1, 2, 2), np.uint8)) for label in "aba"])
+        made.add([Operation("sample", label=label, pixels=bytes(4)) for label in "aba"])
     yield made
     made.close()
 

@@ -7,13 +7,12 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from iblurry.errors import BusyError, DataError, DiskFullError, FolderError
 from iblurry.live import log as logs
 from iblurry.live.log import LogEntry, LogReader, LogWriter, SampleLog, WriteRequest, digest_of
-from iblurry.live.messages import Acceptance, IncomingSample, LearnerReport, Operation
+from iblurry.live.messages import Acceptance, LearnerReport, Operation
 from iblurry.live.quota import KEYS, PER_KEY, Limits, Refusal, max_log_bytes
 from iblurry.live.service import MAX_RETRY, MIN_RETRY, Service
 from iblurry.live.settings import Settings
@@ -21,12 +20,12 @@ from iblurry.live.settings import Settings
 ROOMY = 64 * 2**20
 
 
-def picture(value, shape=(1, 2, 2)):
-    return np.full(shape, value, np.uint8)
+def sample(label, value, size=4):
+    return Operation("sample", label=label, pixels=bytes([value] * size))
 
 
 def samples(*labels):
-    return [IncomingSample(label, picture(i)) for i, label in enumerate(labels)]
+    return [sample(label, i) for i, label in enumerate(labels)]
 
 
 @pytest.fixture
@@ -63,8 +62,8 @@ def test_a_key_counts_once_and_for_one_request(log):
     with pytest.raises(Refusal, match="'one'") as refused:
         log.find_repeated("one", digest_of(samples("dog")))
     assert (refused.value.status, refused.value.code) == (422, "key_reused")
-    assert digest_of([IncomingSample("a", picture(1))]) != digest_of([IncomingSample("a", picture(2))])
-    assert digest_of([IncomingSample("ab", picture(1))]) != digest_of([IncomingSample("a", picture(1))])
+    assert digest_of([sample("a", 1)]) != digest_of([sample("a", 2)])
+    assert digest_of([sample("ab", 1)]) != digest_of([sample("a", 1)])
 
 
 def test_old_keys_are_forgotten(log, monkeypatch):
@@ -118,10 +117,9 @@ def test_dropped_samples_are_a_gap_for_who_needs_them(log, tmp_path):
 
 
 def test_the_file_is_bounded_and_reuses_its_room(tmp_path):
-    shape = (1, 32, 32)
     most = max_log_bytes(1024, kept=300, classes=3) - KEYS * PER_KEY
     log = SampleLog(tmp_path, max_classes=3, max_bytes=most)
-    large = [IncomingSample("a", picture(7, shape)) for _ in range(100)]
+    large = [sample("a", 7, 1024)] * 100
 
     def fill():
         with log.transaction():

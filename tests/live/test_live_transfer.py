@@ -23,7 +23,7 @@ from iblurry.live.quota import Refusal
 from iblurry.live.service import Service
 from iblurry.live.settings import Settings
 from iblurry.live.transfer import backup, begin_from, restore
-from tests.live.lives import DIGITS, SMALL, entries, left_behind, serving, some, taught, until
+from tests.live.lives import DIGITS, SMALL, entries, left_behind, operations, serving, some, taught, until
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +213,7 @@ def test_a_backup_between_checkpoints_that_are_too_close_is_made_again(tmp_path,
         if not copied:  # the log has dropped what follows the checkpoint that was copied
             log = SampleLog(source, max_classes=12, max_bytes=10**8)
             with log.transaction():
-                log.add(some(10, 20))
+                log.add(list(operations(10, 20)))
                 log.drop(15)
             log.close()
             learner = LiveLearner(source, SMALL)

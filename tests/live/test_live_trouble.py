@@ -19,8 +19,8 @@ from iblurry.live.log import FILE, SampleLog, check_log
 from iblurry.live.messages import (
     CheckpointSaved,
     Command,
-    IncomingSample,
     LearnerReport,
+    Operation,
     Snapshot,
     Stalled,
     Warned,
@@ -30,7 +30,7 @@ from iblurry.live.process import LearnerLoop
 from iblurry.live.quota import KEYS, PER_KEY, Refusal, max_log_bytes
 from iblurry.live.service import Service
 from iblurry.live.settings import Settings
-from tests.live.lives import DIGITS, SMALL, entries, left_behind, serving, some, taught, until
+from tests.live.lives import DIGITS, SMALL, entries, left_behind, operations, serving, some, taught, until
 
 
 class Pipe:
@@ -53,7 +53,7 @@ def working(tmp_path):
     torch.set_num_threads(1)
     held = SampleLog(tmp_path, max_classes=12, max_bytes=10**8)
     with held.transaction():
-        held.add([IncomingSample("ab"[i % 2], np.full((1, 8, 8), i, np.uint8)) for i in range(40)])
+        held.add([Operation("sample", label="ab"[i % 2], pixels=bytes([i] * 64)) for i in range(40)])
     (tmp_path / process.LOCK).touch()
     yield LearnerLoop(Pipe(), Pipe(), tmp_path, SMALL)
     held.close()
@@ -152,12 +152,12 @@ def test_a_log_that_lost_a_file_takes_nothing(tmp_path, file):
     (tmp_path / file).rename(tmp_path / "aside")
     for _ in range(2):  # a copy is not it, either
         with pytest.raises(Refusal, match="replaced"), held.transaction():
-            held.add([IncomingSample("a", np.zeros((1, 8, 8), np.uint8))])
+            held.add([Operation("sample", label="a", pixels=bytes(64))])
         assert (held.accepted, held.operations) == (0, 0)
         shutil.copy(tmp_path / "aside", tmp_path / file)
     (tmp_path / "aside").replace(tmp_path / file)
     with held.transaction():
-        held.add([IncomingSample("a", np.zeros((1, 8, 8), np.uint8))])
+        held.add([Operation("sample", label="a", pixels=bytes(64))])
     held.close()
     assert check_log(tmp_path, 0) == 1
 
@@ -307,7 +307,7 @@ def test_a_damaged_checkpoint_is_never_what_is_left(tmp_path):
 def test_a_log_that_does_not_go_on_from_the_checkpoint_stops_the_start(tmp_path):
     held = SampleLog(tmp_path, max_classes=12, max_bytes=10**8)
     with held.transaction():
-        held.add(some(0, 10))
+        held.add(list(operations(0, 10)))
         held.drop(5)
     held.close()
     with pytest.raises(StoppedError, match="checkpoint at operation 0"):
@@ -326,12 +326,12 @@ def test_a_start_writes_nothing_to_an_existing_log(tmp_path):
 def test_the_log_takes_as_many_samples_as_it_says(tmp_path, size):
     kept = 600
     held = SampleLog(tmp_path, max_classes=3, max_bytes=max_log_bytes(size, kept=kept, classes=3) - KEYS * PER_KEY)
-    pixels = np.random.default_rng(1).integers(0, 256, (1, 1, size), dtype=np.uint8)
+    pixels = np.random.default_rng(1).bytes(size)
     for begin in range(0, 3 * kept, 100):  # round and round, as checkpoints free what was learnt
         with held.transaction():
             if held.kept == kept:
                 held.drop(begin - kept + 100)
-            held.add([IncomingSample("label", pixels)] * 100)
+            held.add([Operation("sample", label="label", pixels=pixels)] * 100)
     assert held.kept == kept
     held.close()
 
