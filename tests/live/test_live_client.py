@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 
 import numpy as np
 import pytest
@@ -152,26 +151,6 @@ def test_waiting_ends(service, client, clock):
         client.wait(timeout=1)
     assert "2 of 7" in str(caught.value)
     assert caught.value.code == "not_learnt_yet"
-
-
-def test_waiting_for_one_that_has_gone_away_ends_with_the_patience(service, client, clock, monkeypatch):
-    monkeypatch.setattr("iblurry.live.client.POLL_SECONDS", 2)
-    client.learn(IMAGES, "x")
-    service.learnt, client.patience = 2, 20
-    status, looks = client.status, []
-
-    def sometimes():
-        """Away for 12 seconds, slow for as long as it likes, away for good."""
-        looks.append(clock.monotonic())
-        if 1 < looks[-1] < 13 or looks[-1] > 500:
-            raise ServiceError("No answer.")
-        return status()
-
-    client.status = sometimes
-    with pytest.raises(ServiceError, match=r"No answer\. Tried for 1\d s\.") as caught:
-        client.wait(timeout=math.inf)
-    assert caught.value.code == "unreachable"
-    assert 510 < looks[-1] <= 521
 
 
 def test_events(service, client):

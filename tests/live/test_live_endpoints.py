@@ -177,6 +177,9 @@ def test_an_answer_below_the_threshold_is_unknown():
     found = format_predictions(predictions, 2).model_dump()
     assert (found["threshold"], [answer["unknown"] for answer in found["answers"]]) == (0.8, [True, False])
     assert [guess["label"] for guess in found["answers"][0]["top"]] == ["b", "a"]  # of equals the one met first
+    with pytest.raises(Refusal) as refused:  # where all classes were deleted
+        format_predictions(predictions._replace(labels=("", "")), 2)
+    assert refused.value.status == 409
 
 
 def test_health_and_readiness(call, toy):

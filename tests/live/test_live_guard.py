@@ -222,14 +222,6 @@ def test_all_bodies_together_have_a_bound(toy):
     assert app_guard(app).held_bytes == BODIES * 100 - 10
 
 
-@pytest.mark.slow
-def test_a_body_that_does_not_come(toy):
-    app = limited(toy, Limits(seconds=1))
-    started = body_of(DARK[:20], b"")[:1]
-    status, headers, body = ask(app, **LEARN, headers=[HOST, KIND], messages=started, wait=True)
-    assert (status, body["error"], headers[b"connection"]) == (408, "too_slow", b"close")
-
-
 def test_a_client_that_leaves_is_not_answered(toy, caplog):
     app = create_app(toy)
     assert (

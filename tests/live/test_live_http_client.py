@@ -67,25 +67,6 @@ def test_nobody_there(nobody, clock):
         assert not client.ready()
 
 
-def test_a_service_that_is_started_later(clock):
-    with StandIn() as stand_in:
-        port = stand_in.server.server_port
-    later = StandIn(port=port)
-
-    def sleep(seconds):
-        clock.pauses.append(seconds)
-        if len(clock.pauses) == 3:
-            later.__enter__()
-
-    clock.sleep = sleep
-    try:
-        with Client(f"http://127.0.0.1:{port}") as client:
-            assert client.learn(IMAGES[0], "x").accepted == 1
-    finally:
-        later.__exit__()
-    assert len(clock.pauses) == 3
-
-
 # the way there
 
 
