@@ -36,4 +36,6 @@ def asset(name: str) -> tuple[bytes, str]:
         text = f"/*!\n{licence.strip()}\n*/\n{library}"
     else:
         text = here.joinpath("assets", name).read_text("utf-8")
+    if name.endswith(".html"):  # the dialog of every page
+        text = text.replace("<!-- token.html -->\n", here.joinpath("token.html").read_text("utf-8"))
     return text.encode(), f"{TYPES[name.rpartition('.')[2]]}; charset=utf-8"
