@@ -18,11 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iblurry.data.images import ImageStore, PictureFiles, load_images
+from iblurry.data.images import ImageStore, PictureFiles, check_form, load_images
 from iblurry.data.picture import MODES, decode, resize, to_pixels, turn_upright
 from iblurry.errors import DataError, InputError, UnknownNameError
-
-_LARGEST = 2**16  # pixels of a side
 
 
 def to_images(given: Any, what: str, layout: str | None = None) -> ImageStore:
@@ -256,10 +254,7 @@ def read_rows(
 
     The options are those of Dataset.from_dataframe.
     """
-    if size is not None and not (_is_whole(size) and 1 <= size <= _LARGEST):
-        raise InputError(f"size={_short(size)} is not possible; give a number of pixels from 1 to {_LARGEST:,}.")
-    if channels is not None and not (_is_whole(channels) and channels in MODES):
-        raise InputError(f"channels={_short(channels)} is not possible; give 1 (grey), 3 (colour) or None.")
+    check_form(size, channels)
     if not isinstance(lazy, bool | None):
         raise InputError(f"lazy={_short(lazy)} is not possible; give True, False or None.")
     if root is not None and not _is_path(root):
@@ -400,10 +395,6 @@ def _item(given: Any, row: int, part: str) -> Any:
     except Exception as error:  # whatever another library or the user's own code raises
         what = f"{type(error).__name__}: {error}"
         raise InputError(f"Row {row} of the {part} data cannot be read ({what}); correct or leave it out.") from error
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _is_path(value: object) -> bool:

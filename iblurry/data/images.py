@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from iblurry.data.picture import MODES, decode
 from iblurry.errors import DataError, InputError
 
+_LARGEST = 2**16  # pixels of a side
 _EAGER_BYTES = 4 * 2**30  # images that take more stay on the disk; $IBLURRY_EAGER_BYTES changes it
 
 Shape = tuple[int, int, int]  # (C, H, W)
@@ -96,10 +98,7 @@ def load_images(
 
     They are lazy, unless given, where all of them take more than `eager_bytes`.
     """
-    if channels not in MODES:
-        raise InputError(f"channels={channels} is not possible; give 1 (grey) or 3 (colour).")
-    if size is not None and size < 1:
-        raise InputError(f"size={size} is not possible; give a number of pixels of at least 1.")
+    check_form(size, channels)
     names, resized = train + test, size is not None
     if size is None:  # all must have the shape of the first
         first = os.path.join(root, names[0])
@@ -112,6 +111,17 @@ def load_images(
     files = [os.path.join(root, name) for name in names]
     images = decode_pictures(files, read_bytes, shape, resized=resized, title=f"Reading {root.name}")
     return images[: len(train)], images[len(train) :]
+
+
+def check_form(size: Any, channels: Any) -> None:
+    """InputError where images cannot have this side in pixels, or None, and this number of channels, or None."""
+    for name, given, possible, what in (
+        ("size", size, range(1, _LARGEST + 1), f"a number of pixels from 1 to {_LARGEST:,}"),
+        ("channels", channels, MODES, "1 (grey) or 3 (colour)"),
+    ):
+        is_whole = isinstance(given, Integral) and not isinstance(given, bool)
+        if given is not None and not (is_whole and given in possible):
+            raise InputError(f"{name}={given!r:.60} is not possible; give {what}.")
 
 
 def read_picture(path: str, shape: Shape, *, resized: bool) -> NDArray[np.uint8]:

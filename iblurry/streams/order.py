@@ -187,36 +187,26 @@ def i_blurry(
     by_label, split = [samples[c] for c in shuffled], sum(disjoint_counts)
     disjoint_samples, blurry_samples = by_label[:split], by_label[split:]
 
-    divided = [_divide(own, m, rng, t) for t, own in enumerate(_in_parts(blurry_samples, major_counts))]
-    pool = np.concatenate([pooled for pooled, _ in divided])
+    # A purpose of its own per task: steps of one purpose share random numbers when the tasks differ in size. Each gives
+    # the first M % of one shuffled list: the pool of a smaller M is part of the pool of a larger one.
+    majors = _in_parts(blurry_samples, major_counts)
+    blurry = [_shuffled(own, rng, f"split.major.{t}") for t, own in enumerate(majors)]
+    part_sizes = [int(m * len(own) / 100) for own in blurry]
+    pool = np.concatenate([own[:size] for own, size in zip(blurry, part_sizes, strict=True)])
     pool = _shuffled(pool, rng, f"split.pool.{len(pool)}")  # pools nest but are shuffled anew, as the published ones
-    part_sizes = [len(pooled) for pooled, _ in divided]
+    kept = [own[size:] for own, size in zip(blurry, part_sizes, strict=True)]
     if mode == "compatible":  # equal parts; what is left of the pool is dropped
         part_sizes = [len(pool) // len(part_sizes)] * len(part_sizes)
     returned = np.split(pool, np.cumsum(part_sizes))[: len(part_sizes)]
 
-    parts = zip(divided, returned, _in_parts(disjoint_samples, disjoint_counts), strict=True)
-    streams = [
-        _shuffled(np.concatenate([kept, pooled, own]), rng, f"split.task.{t}")
-        for t, ((_, kept), pooled, own) in enumerate(parts)
-    ]
+    parts = zip(kept, returned, _in_parts(disjoint_samples, disjoint_counts), strict=True)
+    streams = [_shuffled(np.concatenate(part), rng, f"split.task.{t}") for t, part in enumerate(parts)]
     return Order(tuple(streams), tuple(names[shuffled].tolist()), split)
 
 
 def is_disjoint(disjoint: float | Fraction, blur: float | Fraction) -> bool:
     """Whether N and M mean the split without blurry classes: N = 100 or M = 0, as the loader of the paper has it."""
     return disjoint == 100 or blur == 0
-
-
-def _divide(own: NDArray[np.int64], blur: Fraction, rng: Rng, task: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What a task puts into the pool and what it keeps.
-
-    The first M % of one shuffled list: the pool of a smaller M is part of the pool of a larger one.
-    """
-    # A purpose of its own per task: steps of one purpose share random numbers when the tasks differ in size.
-    own = _shuffled(own, rng, f"split.major.{task}")
-    k = int(blur * len(own) / 100)
-    return own[:k], own[k:]
 
 
 def _classes_per_task(classes: int, tasks: int, n: Fraction, mode: str) -> tuple[list[int], list[int]]:

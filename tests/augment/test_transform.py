@@ -300,19 +300,6 @@ def test_hashes_of_objects():
     assert object_hash(loop) != object_hash(Holder(a=1, b=None))
 
 
-@pytest.mark.parametrize("works_on", ["pixels", "floats"])
-def test_torchvisions(images, works_on):
-    v2 = pytest.importorskip(
-        "torchvision.transforms.v2", reason="needs torchvision: pip install torchvision", exc_type=ImportError
-    )
-    made = pipeline(Augment(cutmix=0), TorchTransform(v2.RandomHorizontalFlip(), works_on=works_on))
-    params = made.draw_params(Rng(1), 0, 16)
-    out, plain = made.train(images, params), pipeline(Augment(cutmix=0)).train(images, params)
-    flipped = [torch.equal(a, b.flip(-1)) for a, b in zip(out, plain, strict=True)]
-    assert 0 < sum(flipped) < 16
-    assert torch.equal(made.train(images, params), out)
-
-
 # --------------------------------------------------------------------------------------------- as data
 
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iblurry import Domains, Experiment, Gaussian, IBlurry, Rng, SiBlurry, Sigmoid, Stream, load, run
+from iblurry import Domains, Gaussian, IBlurry, Rng, SiBlurry, Sigmoid, Stream, load
 from iblurry.components.edit import component
 from iblurry.data.dataset import Dataset, LabelledImages
 from iblurry.errors import DataError, InputError
-from tests.experiment.small import DATA, small
+from tests.experiment.small import DATA
 
 
 def labelled(labels):
@@ -203,20 +203,3 @@ def test_domains_follow_each_other(tmp_path):
 def test_bad_input(make, word):
     with pytest.raises(InputError, match=word):
         make()
-
-
-@pytest.mark.parametrize("text", ["Gaussian:sigma=0.1,periods=2", "Sigmoid:tasks=2"])
-def test_runs_without_boundaries(text, tmp_path):
-    stream = component(Stream, text)
-    done = run(small("er", stream=stream), tmp_path)
-    assert done.metrics.a_auc is not None
-    assert (done.metrics.a_avg, done.metrics.f_last) == (None, None)
-    assert Experiment.from_json(done.experiment.to_json()).digest == done.experiment.digest
-    with pytest.raises(InputError, match="boundaries"):
-        run(small("ewc", stream=stream), tmp_path)
-
-
-def test_runs_with_boundaries(tmp_path):
-    for stream in (SiBlurry(tasks=2), Domains(domains=[0, 1] * 40)):
-        done = run(small("ewc", stream=stream), tmp_path)
-        assert None not in (done.metrics.a_avg, done.metrics.f_last)

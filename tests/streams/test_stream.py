@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from iblurry.data.dataset import Dataset, LabelledImages
 from iblurry.errors import InputError
 from iblurry.streams.iterator import StreamItem, StreamIterator
-from iblurry.streams.order import Order, i_blurry
+from iblurry.streams.order import Order
 
 LABELS = np.array([0, 1, 2, 1, 0, 2, 2], dtype=np.int64)
 IMAGES = np.arange(7 * 3 * 2 * 2, dtype=np.uint8).reshape(7, 3, 2, 2)
@@ -71,15 +69,3 @@ def test_seek_outside(stream, position):
 def test_an_order_of_other_data(stream):
     with pytest.raises(InputError, match=r"sample 7.*'seven'"):
         StreamIterator(stream.dataset, Order((np.array([0, 7]),), (0,), 0))
-
-
-@given(st.integers(1, 4), st.integers(0, 40), st.integers(0, 5))
-@settings(max_examples=20, deadline=None)
-def test_the_last_of_each_task_ends_it(tasks, position, seed):
-    labels = np.arange(40, dtype=np.int64) % 4
-    part = LabelledImages(np.zeros((40, 1, 1, 1), dtype=np.uint8), labels)
-    order = i_blurry(labels, tasks=tasks, blur=30, seed=seed, mode="uneven")
-    stream = StreamIterator(Dataset("forty", ("a", "b", "c", "d"), part, part, (0.5,), (0.5,)), order)
-    stream.seek(position)
-    ends = [stream.position for sample in stream if sample.last_of_task]
-    assert ends == [end for end in order.ends if end > position]

@@ -60,6 +60,8 @@ def test_resume(stream, tmp_path):
 
 
 def test_a_stream_without_boundaries_is_one_task(data, tmp_path):
+    assert not Gaussian.has_boundaries
+    assert not Sigmoid.has_boundaries
     whole, drifting = (small(stream=stream(years=2)).order(data) for stream in (Yearly, Drifting))
     assert (len(whole.tasks), len(drifting.tasks)) == (2, 1)
     assert (whole.indices == drifting.indices).all()
