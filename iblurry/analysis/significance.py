@@ -18,9 +18,14 @@ MOST = 24  # seeds: the exact test looks at all 2^n signs
 
 
 @dataclass(frozen=True)
-class PairedDifference:
-    """Differences first minus second over the seeds that both have."""
+class PairedComparison:
+    """Two rows of a table in one column for one metric: differences first minus second over the seeds both have."""
 
+    column: str
+    metric: str
+    first: str
+    second: str
+    n: int
     seeds: tuple[int, ...]
     differences: tuple[float, ...]
     ahead: int  # seeds on which the first is better
@@ -30,11 +35,11 @@ class PairedDifference:
     interval: tuple[float, float] | None  # of the mean, 95 %, by Student's t
     p: float | None  # two-sided, of the exact sign-flip test
 
-    @property
-    def n(self) -> int:
-        return len(self.seeds)
-
     def __str__(self) -> str:
+        return f"{self.first} over {self.second}: {self.describe()}"
+
+    def describe(self) -> str:
+        """Say how often the first is ahead, by how much, and what so few seeds can tell."""
         if self.mean is None:
             return "no seed in common"
         words = f"ahead on {self.ahead} of {_seeds(self.n)}" + (f", even on {self.even}" if self.even else "")
@@ -46,24 +51,9 @@ class PairedDifference:
         at_its_least = self.p <= least_p(self.n)  # both are whole numbers of 2^-n
         return f"{words}; {self.n} seeds cannot tell more" if at_its_least and self.p > LEVEL else words
 
-
-@dataclass(frozen=True)
-class PairedComparison:
-    """Two rows of a table, compared in one column for one metric."""
-
-    column: str
-    metric: str
-    first: str
-    second: str
-    paired: PairedDifference
-
-    def __str__(self) -> str:
-        return f"{self.first} over {self.second}: {self.paired}"
-
     def to_json(self) -> dict[str, Any]:
         """Every number, and the sentence."""
-        names = {"column": self.column, "metric": self.metric, "first": self.first, "second": self.second}
-        return names | {"n": self.paired.n} | asdict(self.paired) | {"words": str(self)}
+        return asdict(self) | {"words": str(self)}
 
 
 def compare_rows(table: Table, against: str | None = None) -> list[PairedComparison]:
@@ -88,23 +78,31 @@ def compare_rows(table: Table, against: str | None = None) -> list[PairedCompari
         is_elsewhere = {row: (row, column) in table.other_orders for row in rows}
         for other in (row for row in rows if row != reference and is_elsewhere[row] == is_elsewhere[reference]):
             first, second = (other, reference) if against else (reference, other)
-            paired = paired_difference(rows[first], rows[second], lower=metric.better is min)
-            made.append(PairedComparison(column, metric.name, first, second, paired))
+            lower = metric.better is min
+            made.append(compare_seeds(rows[first], rows[second], (column, metric.name, first, second), lower=lower))
     return made
 
 
-def paired_difference(
-    first: Mapping[int, float], second: Mapping[int, float], *, lower: bool = False
-) -> PairedDifference:
+def compare_seeds(
+    first: Mapping[int, float],
+    second: Mapping[int, float],
+    names: tuple[str, str, str, str] = ("", "", "first", "second"),
+    *,
+    lower: bool = False,
+) -> PairedComparison:
     """Compare numbers by seed with numbers by seed; `lower` says that less is better.
 
-    >>> str(paired_difference({1: 70.0, 2: 71.0, 3: 75.0}, {1: 57.0, 2: 57.0, 3: 61.0}))[:60]
-    'ahead on 3 of 3 seeds, +13.67 ± 0.58 points, 95 % t interval'
+    `names` are the column, the metric and the two rows.
+
+    >>> str(compare_seeds({1: 70.0, 2: 71.0, 3: 75.0}, {1: 57.0, 2: 57.0, 3: 61.0}))[:60]
+    'first over second: ahead on 3 of 3 seeds, +13.67 ± 0.58 poin'
     """
     seeds = tuple(seed for seed in first if seed in second)
     differences = np.array([first[seed] - second[seed] for seed in seeds])
     values, has_spread = tuple(differences.tolist()), len(seeds) > 1
-    return PairedDifference(
+    return PairedComparison(
+        *names,
+        len(seeds),
         seeds,
         values,
         ahead=int((differences < 0).sum() if lower else (differences > 0).sum()),
@@ -151,7 +149,7 @@ def caveats(made: Sequence[PairedComparison]) -> list[str]:
     """What the numbers mean and what they cannot tell, in sentences."""
     if not made:
         return ["There is no pair to compare: fewer than two rows have finished runs."]
-    counts = sorted({pair.paired.n for pair in made} - {0})
+    counts = sorted({pair.n for pair in made} - {0})
     needed = next(n for n in range(1, MOST) if least_p(n) <= LEVEL)
     notes = [
         f"The smallest two-sided p of {_seeds(n)} by the sign-flip test is {least_p(n):.2g}: {_seeds(n)} cannot reach "

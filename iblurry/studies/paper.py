@@ -255,8 +255,10 @@ def _compare_metric(metric: str, block: ComparisonBlock) -> list[Comparison]:
     is_row = {name: find_counterpart(experiment) for name, experiment in first.items()}
     cells = {row: (len(group), block.table.ours(row, "", PAPER_METRICS[metric])) for row, group in block.groups.items()}
     found, own = [], []
-    for method in dict.fromkeys([*paper_rows(where), *filter(None, is_row.values())]):
-        number = paper_number(method, metric, where)
+    for method in dict.fromkeys(
+        [*paper_rows(where), *filter(None, is_row.values()), None]
+    ):  # at last what only we have
+        number = paper_number(method, metric, where) if method else None
         rows = [name for name in cells if is_row[name] == method]
         if number is not None and not rows and block.preferred is None:
             found.append(Comparison(method, None, 0, number, None, NOT_RUN))
@@ -267,10 +269,7 @@ def _compare_metric(metric: str, block: ComparisonBlock) -> list[Comparison]:
                 verdict = describe_verdict(number, ours, n) if is_judged else ELSEWHERE
                 found.append(Comparison(method, row, n, number, ours, verdict))
             elif ours is not None:
-                own.append(Comparison(method, row, n, None, ours, NOT_PAPER))
-    for row, (n, ours) in cells.items():
-        if is_row[row] is None and ours is not None:
-            own.append(Comparison(None, row, n, None, ours, _why_not(first[row])))
+                own.append(Comparison(method, row, n, None, ours, NOT_PAPER if method else _why_not(first[row])))
     return found + own if metric != "final_accuracy" else found  # the paper has that for joint training alone
 
 

@@ -12,8 +12,8 @@ from iblurry.analysis.significance import (
     MOST,
     caveats,
     compare_rows,
+    compare_seeds,
     least_p,
-    paired_difference,
     sign_flip_p,
     t_interval,
 )
@@ -66,29 +66,31 @@ def test_too_many_seeds_for_the_exact_test():
 
 
 def test_only_seeds_that_both_have():
-    one = paired_difference({1: 70, 2: 71, 3: 75, 9: 0}, {3: 61, 2: 57, 1: 57, 4: 99})
+    one = compare_seeds({1: 70, 2: 71, 3: 75, 9: 0}, {3: 61, 2: 57, 1: 57, 4: 99})
     assert (one.seeds, one.differences, one.n, one.ahead, one.even) == ((1, 2, 3), (13, 14, 14), 3, 3, 0)
     assert one.mean == pytest.approx(41 / 3)
     assert one.std == pytest.approx(np.sqrt(((np.array([13, 14, 14]) - 41 / 3) ** 2).sum() / 2))
     theirs = stats.ttest_rel([70, 71, 75], [57, 57, 61]).confidence_interval(0.95)
     assert one.interval == (pytest.approx(theirs.low), pytest.approx(theirs.high))
-    assert str(one) == (
+    assert one.describe() == (
         "ahead on 3 of 3 seeds, +13.67 ± 0.58 points, 95 % t interval [+12.23, +15.10], sign-flip p 0.25; "
         "3 seeds cannot tell more"
     )
 
 
 def test_words():
-    assert str(paired_difference({1: 5, 2: 5}, {1: 5, 2: 4})).startswith(
-        "ahead on 1 of 2 seeds, even on 1, +0.50 ± 0.71 points,"
+    assert (
+        compare_seeds({1: 5, 2: 5}, {1: 5, 2: 4})
+        .describe()
+        .startswith("ahead on 1 of 2 seeds, even on 1, +0.50 ± 0.71 points,")
     )
-    assert str(paired_difference({1: 5}, {2: 4})) == "no seed in common"
-    less = paired_difference({1: 20, 2: 30}, {1: 25, 2: 29}, lower=True)
+    assert compare_seeds({1: 5}, {2: 4}).describe() == "no seed in common"
+    less = compare_seeds({1: 20, 2: 30}, {1: 25, 2: 29}, lower=True)
     assert (less.ahead, less.differences) == (1, (-5, 1))
-    split = str(paired_difference({1: 5, 2: 6, 3: 9}, {1: 6, 2: 4, 3: 5}))  # p 0.5: three seeds could have told more
+    split = compare_seeds({1: 5, 2: 6, 3: 9}, {1: 6, 2: 4, 3: 5}).describe()  # p 0.5: three seeds could have told more
     assert split.endswith("sign-flip p 0.5")
-    six = paired_difference(dict(enumerate([2.0, 3, 4, 5, 6, 7])), dict.fromkeys(range(6), 1.0))
-    assert str(six).endswith("sign-flip p 0.031")  # six can tell
+    six = compare_seeds(dict(enumerate([2.0, 3, 4, 5, 6, 7])), dict.fromkeys(range(6), 1.0))
+    assert six.describe().endswith("sign-flip p 0.031")  # six can tell
 
 
 def test_the_best_over_each_other(table):
@@ -96,16 +98,14 @@ def test_the_best_over_each_other(table):
         ("K=500", "a_auc", "clib", "er"),
         ("K=1000", "a_auc", "clib", "mir"),
     ]
-    first, second = (pair.paired for pair in compare_rows(table))
+    first, second = compare_rows(table)
     assert first.differences == pytest.approx((13, 13.5, 14))
     assert second.seeds == (1, 2)
 
 
 def test_each_other_over_one(table):
-    assert [(p.column, p.first, p.second, p.paired.ahead) for p in compare_rows(table, "er")] == [
-        ("K=500", "clib", "er", 3)
-    ]
-    assert [(p.first, p.second, p.paired.ahead) for p in compare_rows(table, "clib")] == [
+    assert [(p.column, p.first, p.second, p.ahead) for p in compare_rows(table, "er")] == [("K=500", "clib", "er", 3)]
+    assert [(p.first, p.second, p.ahead) for p in compare_rows(table, "clib")] == [
         ("er", "clib", 0),
         ("mir", "clib", 0),
     ]

@@ -319,12 +319,9 @@ def search_to_terminal(results: Sequence[PointResult], *, width: int, bold: bool
     """The table and what its numbers are; paths are shortened where the terminal is too narrow for them."""
     paths = list(dict.fromkeys(path for result in results for path in result.point.changes))
     short = [path.rsplit(".", 1)[-1] for path in paths]
-    for heads in [paths, short] if len(set(short)) == len(short) else [paths]:
-        table = _grid(results, paths, heads)
-        if sum(1 + max(map(len, column)) for column in zip(*table, strict=True)) <= width:
-            break
-    else:
-        table = _grid(results, paths, None)
+    table = _grid(results, paths, paths)
+    if sum(1 + max(map(len, column)) for column in zip(*table, strict=True)) > width and len(set(short)) == len(short):
+        table = _grid(results, paths, short)
     titles, *lines = table
     sides = "".join("r" if title in ("n", "A_AUC ↑", "trial") else "l" for title in titles)
     marked = ([f"**{cell}**" if cell and line[-1] == "best" else cell for cell in line] for line in lines)
@@ -354,19 +351,15 @@ def search_to_json(results: Sequence[PointResult]) -> list[dict[str, Any]]:
     ]
 
 
-def _grid(results: Sequence[PointResult], paths: Sequence[str], heads: Sequence[str] | None) -> list[list[str]]:
-    """Headings and lines; without `heads` all that tells a point is in the first column, which can be folded."""
+def _grid(results: Sequence[PointResult], paths: Sequence[str], heads: Sequence[str]) -> list[list[str]]:
+    """Headings and lines, with the fields under `heads`."""
     best = set(map(id, best_points(results).values()))
     has_rows = len({result.point.row for result in results}) > 1
     has_numbers = any(result.number is not None for result in results)
-    firsts = ["trial"] * has_numbers + ["method"] * has_rows
-    table = [[*(["point"] if heads is None else [*firsts, *heads]), "n", "A_AUC ↑", ""]]
+    table = [[*["trial"] * has_numbers, *["method"] * has_rows, *heads, "n", "A_AUC ↑", ""]]
     for result in results:
         cells = [str(result.number)] * has_numbers + [result.point.row] * has_rows
-        if heads is None:
-            cells = [" ".join([*cells, str(result.point)])]
-        else:
-            cells += [result.point.changes.get(path, NOTHING) for path in paths]
+        cells += [result.point.changes.get(path, NOTHING) for path in paths]
         remark = "best" if id(result) in best else "" if result.state == FINISHED else result.state
         if remark == result.state and result.steps:  # a failure's sentence is said elsewhere
             remark += f" at {max(result.steps):,}"

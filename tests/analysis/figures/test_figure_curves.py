@@ -178,12 +178,6 @@ def test_the_figure_says_what_the_band_is_and_of_how_many_seeds(drawn, tmp_path,
     assert single.get_title().get_text() == "n = 1 seed"  # there is no band
 
 
-def test_long_names_are_folded(drawn, tmp_path, records):
-    draw_curves({"": {"a " * 50: [records(1)], "b": [records(2)]}}, tmp_path / "f.png")
-    name = drawn[0].legends[0].get_texts()[0].get_text()
-    assert name.startswith(" ".join("a" * 40) + "\n" + " ".join("a" * 10))
-
-
 def joint(seed: int) -> list[Record]:
     """Trained when the stream has ended, and asked then alone."""
     return [one for one in run(seed, asked=False) if not isinstance(one, TaskEnd) or one.at == 400]
