@@ -1,3 +1,5 @@
+"""Parts that need no more than random numbers, or a norm."""
+
 from __future__ import annotations
 
 import itertools
@@ -6,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from iblurry.errors import InputError, UnknownNameError
-from iblurry.parts import Admission, Clip, Nothing, Reservoir, Shuffled, Uniform
+from iblurry.parts import Clip, Nothing, Shuffled, Uniform
 from iblurry.parts.context import Drawn
 from iblurry.parts.memory import Batch
 
@@ -31,24 +32,6 @@ def test_uniform_takes_what_was_drawn_and_nothing_takes_none():
     assert Uniform(count=5).joins(9) == Uniform(count=5).rows_per_update == 5
     assert Uniform().choose(stream, drawn) is rows
     assert Nothing().joins(9) == Nothing().rows_per_update == 0
-
-
-def test_parts_of_ones_own_are_known_by_name_and_by_their_fields():
-    class Oldest(Admission):
-        patience: int = 3
-
-        def choose_row(self, one):
-            return self.context.memory.written_at[:-1].argmin(0, keepdim=True)
-
-    assert Admission.named("Oldest") is Oldest
-    assert Admission.from_json(Oldest(patience=5).to_json()) == Oldest(patience=5)
-    assert Oldest() != Reservoir()
-    with pytest.raises(UnknownNameError, match="Did you mean 'patience'"):
-        Admission.from_json({"Oldest": {"patence": 1}})
-    with pytest.raises(UnknownNameError, match="Did you mean 'Reservoir'"):
-        Admission.named("Resevoir")
-    with pytest.raises(InputError, match="'Reservoir'"):
-        Admission.from_json("Reservoir")
 
 
 def test_every_row_once_an_epoch_in_another_order(make_context):
