@@ -184,17 +184,17 @@ class Learner:
             return Observed(len(names), updates, new, self.trainer.loss.clone() if updates else None, self.trainer.lr)
 
     def _new_classes(self, labels: Sequence[Label]) -> list[Label]:
-        """Returns the labels without a row; UnknownLabelError if a batch has one that will not get any."""
+        """Returns the labels without a row; UnknownLabelError if there is one that will not get any."""
         net, announced = self.context.network, self.config.labels
         new = [label for label in dict.fromkeys(labels) if net.row_of(label) is None]
         for label in new:
             if announced is not None and label not in announced:
                 names = ", ".join(sorted(map(repr, announced)))
                 raise UnknownLabelError(f"The label {label!r} is not in `classes` ({names}). Add it to `classes`.")
-        if len(labels) > 1 and len(new) > net.rows - net.open_rows:  # one alone is refused when it comes
+        if len(new) > net.rows - net.open_rows:
             raise UnknownLabelError(
-                f"The batch has {counted(len(new), 'new label')}, {new!r:.80}, and {net.open_rows} of the head's "
-                f"{net.rows} rows are taken; build the network with `classes` of at least {net.open_rows + len(new)}."
+                f"{new!r:.80} would be {counted(len(new), 'new class')}, and {net.open_rows} of the head's {net.rows} "
+                f"rows are taken; build the network with `classes` of at least {net.open_rows + len(new)}."
             )
         return new
 
@@ -228,13 +228,10 @@ class Learner:
     def meet(self, label: Label) -> int:
         """Add a new class: tell the parts, then open its head row in place; returns the row."""
         self._new_classes([label])
-        net = self.context.network
-        row = net.next_row
-        if row < net.rows:  # a full head refuses in expose(), and nothing has changed then
-            for part in self.parts.values():
-                part.on_class(row)
-        head = self.method.head
-        open_row(net, label, self.context.rng, redraw=head.redraw)
+        net, head = self.context.network, self.method.head
+        for part in self.parts.values():
+            part.on_class(net.next_row)
+        row = open_row(net, label, self.context.rng, redraw=head.redraw)
         for shared in self.context.shared.values():
             shared.on_rows_changed()
         if head.moments == "forget":

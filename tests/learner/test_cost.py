@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from iblurry.compute import ComputeMeter, Cost, Passes, QueryCounter, Workload
+from iblurry.compute import ComputeMeter, Cost, Passes, Workload
 from iblurry.engine.mlp_passes import MLPPasses
 from iblurry.engine.network import OptimizedNetwork
 from iblurry.errors import InputError
@@ -161,13 +161,14 @@ def test_what_is_declared_and_counted_is_what_was_made(name, meter, samples, que
     endless, last = itertools.cycle(samples), Counter()
 
     def since_last():
-        """Passes that were made, all of which were counted; without those of the images asked about."""
+        """Passes that were made since the last time, all of which were counted."""
         assert totals(spent, queries) == (meter["forward"], meter["backward"])
         made = meter - last
         last.update(made)
         return Passes(made["forward"], made["backward"])
 
     def ask():
+        """What is passed besides the images that are asked about."""
         learner.predict(questions)
         return since_last() + Passes(0 if name.startswith("randumb") else -len(questions))  # which has no network
 
@@ -228,16 +229,6 @@ def test_who_resumes_counts_no_preparation_twice(name, samples, questions):
         learner.predict(questions)
     assert_same_state(second.context.queries.state_dict(), whole.context.queries.state_dict())
     assert totals(whole.context.queries)[0] > 3 * len(questions)
-
-
-def test_preparations_are_counted_once_for_each_moment():
-    queries = QueryCounter()
-    assert [queries.first_time("refit", (at,)) for at in (5, 5, 6, 5)] == [True, False, True, True]
-    queries.forward["queries"] += 3
-    again = QueryCounter()
-    again.load_state_dict(queries.state_dict())
-    assert not again.first_time("refit", (5,))
-    assert again.state_dict() == queries.state_dict()
 
 
 def test_a_users_part_is_counted_without_a_word(samples):
@@ -378,16 +369,9 @@ def sizes(value):
             yield from sizes(part)
 
 
-def test_phrases_name_the_fields():
+def test_what_is_kept_is_named_once_with_its_fields():
     assert stores(er()) == []
-    quarter = stores(bic(readout=BiasCorrected(share=0.25)))
-    assert quarter == [
-        "a copy of the network as a teacher",
-        "25% of the budget as a validation set, never trained on",
-    ]
-
-
-def test_what_two_parts_share_is_named_once():
-    """BALM's average teaches and answers."""
-    named = stores(METHODS["balm"]())
-    assert len(named) == len(set(named)) == 2
+    named = stores(bic(readout=BiasCorrected(share=0.25)))
+    assert named == ["a copy of the network as a teacher", "25% of the budget as a validation set, never trained on"]
+    average = stores(METHODS["balm"]())  # which teaches and answers
+    assert len(average) == len(set(average)) == 2
