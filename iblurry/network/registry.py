@@ -122,9 +122,7 @@ def network_key(network: AnyNetwork) -> str:
         trained = [parameter.requires_grad for parameter in kept.parameters()]
         return objects.keep(type(network).__name__, object_hash([kept, trained]), kept)
     _check_callable(network)
-    name = getattr(network, "__name__", "") or getattr(
-        getattr(network, "func", None), "__name__", type(network).__name__
-    )
+    name = getattr(without_options(network), "__name__", type(network).__name__)
     if NETWORKS.get(name) is network:
         return hashed_name(network)
     return objects.keep(re.sub(r"\W", "", name), object_hash(network), network)

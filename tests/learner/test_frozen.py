@@ -137,19 +137,6 @@ def test_augmentation_of_what_is_stored_is_refused():
     assert torch.equal(mirrored.logits(IMAGES), upright.logits(IMAGES))  # features have no left and right
 
 
-@pytest.mark.parametrize("name", ["ncm", "slda", "ranpac"])
-def test_the_order_of_samples_does_not_matter(name):
-    def learnt(order):
-        learner = Learner(name, image=(1, 8, 8), classes=range(4), network="frozen:mlp:width=16")
-        for at in order:
-            learner.observe(IMAGES[at], int(LABELS[at]))
-        by_label = learner.logits(IMAGES)[:, [learner.labels.index(label) for label in range(4)]]
-        return by_label.double()
-
-    one, other = learnt(range(80)), learnt(np.argsort(LABELS, kind="stable")[::-1])
-    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-
-
 def test_a_saved_learner_has_its_frozen_body(tmp_path):
     """Also where another object of the same form is given again: the weights are the file's."""
     torch.manual_seed(1)

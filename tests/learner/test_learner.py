@@ -4,14 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from iblurry.augment.pipeline import Augment
 from iblurry.errors import DivergedError, InputError, UnknownLabelError
-from iblurry.experiment.settings import setting
 from iblurry.learner.learner import Learner
-from iblurry.methods import Hyperparameters, clib, er
+from iblurry.methods import Hyperparameters, clib, er, method
 from iblurry.parts import Constant
 from iblurry.parts.memory import Encoded
-from iblurry.storage.untrusted import exact
 
 RNG = np.random.default_rng(0)
 
@@ -27,64 +24,6 @@ def learner_of(method, **changes):
 def feed(learner, labels):
     for label in labels:
         learner.observe(picture(), label)
-
-
-class Counting(Learner):
-    """Counts the updates of each round instead of taking them."""
-
-    def __init__(self, method, **options):
-        self.rounds = []
-        super().__init__(method, **options)
-        self.trainer.update = self._count
-
-    def _round(self):
-        self.rounds.append(0)
-        super()._round()
-
-    def _count(self, stream, *, last_of_round):
-        self.rounds[-1] += 1
-        self.context.counters.updates += 1
-
-
-@pytest.mark.parametrize("dataset", ["cifar10", "cifar100", "tinyimagenet", "imagenet"])
-def test_updates_golden(golden, dataset):
-    """Updates per stream batch and in all, counted on a stream of 1/100 and scaled."""
-    row = next(r for r in golden["updates"]["rows"] if r[0] == dataset)
-    _, stream, per_sample, batch, half, total, evaluations = row
-    usual = setting(dataset)
-    assert (usual.hyperparameters.batch, exact(usual.hyperparameters.updates_per_sample)) == (batch, per_sample)
-    assert stream // usual.query_every == evaluations
-    hyperparameters = usual.hyperparameters
-    pixel = np.zeros((1, 1, 1), dtype=np.uint8)
-    options = {"image": (1, 1, 1), "classes": 1, "memory": 2 * batch, "network": "mlp", "augment": Augment(pad=0)}
-    counting = Counting(er(hyperparameters), **options)
-    for _ in range(4 * half):
-        counting.observe(pixel, 0)
-    assert counting.rounds == [golden["updates"]["er_iterations_per_stream_batch"][dataset]] * 4
-    counting = Counting(clib(hyperparameters), **options)
-    short = 1000 + stream % 1000
-    for _ in range(short):
-        counting.observe(pixel, 0)
-    assert counting.context.updates == int(short * per_sample)
-    assert int(stream * per_sample) == total
-
-
-def test_a_fraction_is_counted_exactly():
-    counting = Counting(
-        clib(Hyperparameters(updates_per_sample=0.1)),
-        image=(1, 1, 1),
-        classes=1,
-        memory=20,
-        network="mlp",
-        augment=Augment(pad=0),
-    )
-    fired = []
-    for n in range(1, 41):
-        before = counting.context.updates
-        counting.observe(np.zeros((1, 1, 1), dtype=np.uint8), 0)
-        if counting.context.updates > before:
-            fired.append(n)
-    assert fired == [10, 20, 30, 40]  # binary tenths would fire after 11
 
 
 def test_er_trains_on_a_sample_before_it_can_be_in_memory_and_clib_after():
@@ -113,6 +52,15 @@ def test_capacities_golden(golden, name):
     budget, batch = (int(word.split("=")[1]) for word in name.split()[1:])
     assert er(Hyperparameters(batch=batch)).capacity(budget) == golden["reservoir"]["effective_sizes"][name]
     assert clib(Hyperparameters(batch=batch)).capacity(budget) == budget
+
+
+@pytest.mark.parametrize(
+    "name, rows",
+    [("rm", 484), ("rm-released", 492), ("gdumb", 500), ("er-released", 492), ("agem-released", 492)],
+)
+def test_capacities_of_500(name, rows):
+    """All sixteen samples that wait for RM's round count, and half of them where it is released."""
+    assert method(name).capacity(500) == rows
 
 
 def test_leftover_samples_wait():
@@ -190,11 +138,11 @@ def test_a_question_before_the_first_sample():
         learner_of(er()).predict(np.stack([picture()]))
 
 
-@pytest.mark.parametrize("method, least", [(er(), 16), (clib(), 16), (er(Hyperparameters(batch=32)), 32)])
-def test_the_least_memory(method, least):
-    learner_of(method, memory=least)
+@pytest.mark.parametrize("chosen, least", [(er(), 16), (clib(), 16), (er(Hyperparameters(batch=32)), 32)])
+def test_the_least_memory(chosen, least):
+    learner_of(chosen, memory=least)
     with pytest.raises(InputError, match=f"memory={least - 1} is too small.*{least}"):
-        learner_of(method, memory=least - 1)
+        learner_of(chosen, memory=least - 1)
 
 
 def test_a_loss_that_is_no_number_is_found_and_said_where():

@@ -20,7 +20,7 @@ from iblurry.learner.learner import Learner
 from iblurry.learner.refits import Refitter
 from iblurry.methods import METHODS, Hyperparameters, gdumb, joint, method, rm
 from iblurry.network.build import build, open_row
-from iblurry.parts import Balanced, Cosine, CrossEntropy, Exponential, Importance, MultiStep, Refit, Term
+from iblurry.parts import Cosine, CrossEntropy, Exponential, MultiStep, Refit, Term
 from iblurry.parts.part import scratch, state
 from iblurry.rng import Rng
 from iblurry.storage import checkpoint
@@ -188,23 +188,6 @@ def test_batch_norm_moves_in_a_refit_unless_frozen(frozen, samples):
     assert before
     assert all(torch.equal(before[name], after[name]) == frozen for name in before)
     assert not torch.equal(weights, learner.context.network.head.weight)  # it did learn
-
-
-def test_budgets():
-    assert rm().capacity(500) == 484  # all sixteen that wait count
-    assert method("rm-released").capacity(500) == 492
-    assert gdumb().capacity(500) == 500
-    assert method("er-released").capacity(500) == 492
-    assert method("agem-released").capacity(500) == 492
-    assert rm().pace.updates_per_sample * 16 == 1
-
-
-def test_the_memories_of_clib_gdumb_and_rm_hold_the_same_classes(samples):
-    counts = []
-    for admission in (Balanced(), Importance()):
-        learner = fed(gdumb(HYPERPARAMETERS, admission=admission), samples, stop=60)
-        counts.append(learner.context.memory.labels[:-1].bincount().tolist())
-    assert counts[0] == counts[1]
 
 
 def test_joint_keeps_everything(samples):

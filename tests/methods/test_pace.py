@@ -11,6 +11,7 @@ from iblurry.augment.pipeline import Augment
 from iblurry.experiment.settings import setting
 from iblurry.learner.learner import Learner
 from iblurry.methods import Hyperparameters, clib, er
+from iblurry.storage.untrusted import exact
 
 PIXEL = np.zeros((1, 1, 1), dtype=np.uint8)
 
@@ -20,13 +21,8 @@ class Counting(Learner):
 
     def __init__(self, method, *, memory):
         super().__init__(method, image=(1, 1, 1), classes=1, memory=memory, network="mlp", augment=Augment(pad=0))
-        self.due, self.one = [], None
+        self.due = []
         self.trainer.update = lambda stream, *, last_of_round: self.due.append(self.context.seen)
-
-    def _sample(self, image, label):
-        """The same sample each time: what it is does not matter here."""
-        self.one = self.one or super()._sample(image, label)
-        return self.one
 
     def _store(self, sample):
         pass
@@ -55,11 +51,33 @@ def test_a_whole_stream(name, recipe, updates, golden):
         assert set(iterations) == {row["updates_per_sample"]}
 
 
-def test_a_quarter_of_an_update_per_sample():
-    learner = Counting(clib(Hyperparameters(updates_per_sample=0.25)), memory=20)
+@pytest.mark.parametrize("dataset", ["cifar10", "cifar100", "tinyimagenet", "imagenet"])
+def test_updates_golden(golden, dataset):
+    """Updates per stream batch and in all, counted on a stream of 1/100 and scaled."""
+    row = next(r for r in golden["updates"]["rows"] if r[0] == dataset)
+    _, stream, per_sample, batch, half, total, evaluations = row
+    usual = setting(dataset)
+    assert (usual.hyperparameters.batch, exact(usual.hyperparameters.updates_per_sample)) == (batch, per_sample)
+    assert stream // usual.query_every == evaluations
+    counting = Counting(er(usual.hyperparameters), memory=2 * batch)
+    for _ in range(4 * half):
+        counting.observe(PIXEL, 0)
+    _, iterations = np.unique(counting.due, return_counts=True)
+    assert iterations.tolist() == [golden["updates"]["er_iterations_per_stream_batch"][dataset]] * 4
+    counting = Counting(clib(usual.hyperparameters), memory=2 * batch)
+    short = 1000 + stream % 1000
+    for _ in range(short):
+        counting.observe(PIXEL, 0)
+    assert len(counting.due) == int(short * per_sample)
+    assert int(stream * per_sample) == total
+
+
+@pytest.mark.parametrize("updates, every", [(0.25, 4), (0.1, 10)])  # binary tenths would be due after 11
+def test_a_fraction_of_an_update_per_sample(updates, every):
+    learner = Counting(clib(Hyperparameters(updates_per_sample=updates)), memory=20)
     for _ in range(41):
         learner.observe(PIXEL, 0)
-    assert learner.due == list(range(4, 41, 4))
+    assert learner.due == list(range(every, 41, every))
 
 
 def test_early_samples_earn_more():

@@ -44,6 +44,7 @@ def test_what_is_pretrained():
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 6))
     assert is_pretrained("trained_elsewhere", None)
     assert is_pretrained("efficientnet_lite0", None)
+    assert is_pretrained("efficientnet_lite0:side=64", None)
     assert is_pretrained(module, "keep")
     assert not is_pretrained("trained_elsewhere", "redraw")
     assert not is_pretrained("drawn_here", None)
