@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.studies.tiny import TINY, write_tiny
-from tests.studies.written import tabulated
+from tests.studies.written import TINY, tabulated, write_tiny
 
 
 @pytest.fixture(scope="module")

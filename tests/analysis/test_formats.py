@@ -19,8 +19,7 @@ from iblurry.errors import InputError
 from iblurry.experiment.metrics import Metrics
 from iblurry.experiment.result import Result
 from iblurry.studies.catalogue import MAIN
-from tests.studies.tiny import TINY
-from tests.studies.written import tabulated
+from tests.studies.written import TINY, tabulated
 
 NOTES = (
     "Percent, mean ± sample standard deviation (n - 1) over (n) seeds; the best of ours in bold.",

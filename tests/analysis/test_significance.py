@@ -18,8 +18,7 @@ from iblurry.analysis.significance import (
     t_interval,
 )
 from iblurry.errors import InputError, UnknownNameError
-from tests.studies.tiny import TINY
-from tests.studies.written import tabulated
+from tests.studies.written import TINY, tabulated
 
 POINTS = st.integers(-3000, 3000).map(lambda hundredths: hundredths / 100)
 

@@ -15,8 +15,7 @@ from iblurry.cli import study as module
 from iblurry.studies import catalogue
 from iblurry.studies.collect import read_run
 from iblurry.studies.shipped import shipped_results
-from tests.studies.tiny import TINY, write_tiny
-from tests.studies.written import usual, write_run
+from tests.studies.written import TINY, usual, write_run, write_tiny
 
 RESULTS = Path(__file__).parent.parent.parent / "results" / "drawn-orders"
 

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from iblurry.analysis.significance import compare_rows
-from iblurry.analysis.table import PaperNumber, make_frames
 from iblurry.errors import InputError, UnknownNameError
 from iblurry.studies.catalogue import MAIN
-from tests.studies.tiny import LEVELS, TINY
-from tests.studies.written import spend, tabulated, usual, write_run
+from tests.studies.written import LEVELS, TINY, spend, tabulated, usual, write_run
 
 RESULTS = Path(__file__).parent.parent.parent / "results" / "drawn-orders" / "cifar10"
 
@@ -60,23 +58,6 @@ def test_the_papers_numbers_are_those_of_the_setting(table):
     forgetting = paper_means(table, "f_last")
     assert forgetting["clib", "K=1000"] is None  # it prints that for Table 1's setting alone
     assert forgetting["clib", "K=500"] == 23.08
-
-
-@pytest.mark.parametrize(
-    "paper, word",
-    [  # ours: 70, 71 and 75; the standard error of the difference is √(1/3 + 7/3) = 1.63
-        (PaperNumber(68.8, 1.0, (1,)), "agrees"),
-        (PaperNumber(75.2, 1.0, (1,)), "agrees"),
-        (PaperNumber(68.7, 1.0, (1,)), "above"),
-        (PaperNumber(75.3, 1.0, (1,)), "below"),
-        (PaperNumber(72.0, 1.0, (1,), warning="a copy"), "not judged"),
-        (None, None),
-    ],
-)
-def test_the_rule_of_the_word(table, paper, word):
-    place = ("clib", "K=500", "a_auc")
-    frames = make_frames(table.rows, table.columns, table.metrics, table.runs, {place: paper})
-    assert frames["cells"].loc[place, "verdict"] == word
 
 
 def test_what_is_not_the_papers_method_has_no_number_beside_it(runs):
