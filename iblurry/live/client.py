@@ -12,7 +12,7 @@ import ssl
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -309,7 +309,7 @@ class Client:
                 for part in send_in_halves(indices, send, size=lambda i: encoded_size(pictures[i]), limit=SAMPLES):
                     predictions += part
         except ServiceError as error:
-            raise _name_faulty(error, sent, lambda index: _image_name(pictures[index], index)) from error
+            raise _name_faulty(error, sent, dict(enumerate(pictures))) from error
         return predictions
 
     def label(self, ids: str | Sequence[str], labels: str | Sequence[str], key: str | None = None) -> Receipt:
@@ -623,7 +623,7 @@ class Upload:
             except ServiceError as error:
                 if (bad := self._bad_picture(error)) is not None:
                     self.failed_at = bad
-                raise _name_faulty(error, self._sent, lambda index: _image_name(self._pending[index], index)) from error
+                raise _name_faulty(error, self._sent, self._pending) from error
 
     def confirm(self) -> None:
         """Send once more what got no answer: the service knows it by its key, or accepts it now."""
@@ -803,8 +803,15 @@ def _find_faulty(error: ServiceError, sent: Sequence[int]) -> int | None:
     return sent[error.index] if isinstance(error.index, int) and 0 <= error.index < len(sent) else None
 
 
-def _name_faulty(error: ServiceError, sent: Sequence[int], name: Callable[[int], str]) -> ServiceError:
-    """The error with the image's name in place of its position in the request; `sent` are indices of all images."""
+def _name_faulty(error: ServiceError, sent: Sequence[int], images: Mapping[int, Any]) -> ServiceError:
+    """The error with the image's path or index in place of its position in the request.
+
+    `sent` are indices of all images, of which `images` has those.
+    """
+
+    def name(index: int) -> str:
+        return str(images[index]) if isinstance(images[index], str | os.PathLike) else f"images[{index}]"
+
     message, faulty = str(error), _find_faulty(error, sent)
     if faulty is not None:
         place, _, rest = message.partition(" ")
@@ -813,11 +820,6 @@ def _name_faulty(error: ServiceError, sent: Sequence[int], name: Callable[[int],
     elif len(sent) == 1 and error.status in TOO_MUCH:
         message = f"{name(sent[0])}: {message}"
     return error.with_message(message)
-
-
-def _image_name(image: Any, index: int) -> str:
-    """Returns the path of an image, or its index."""
-    return str(image) if isinstance(image, str | os.PathLike) else f"images[{index}]"
 
 
 def _check_upload(images: int, labels: Sequence[str], key: str | None) -> list[str]:
