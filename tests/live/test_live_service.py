@@ -1,4 +1,4 @@
-"""The service without HTTP: durable, answering meanwhile, rehearsing while idle, started again when its process dies."""
+"""The service without HTTP: durable, answering meanwhile, rehearsing while idle, started anew when its process ends."""
 
 from __future__ import annotations
 
