@@ -75,13 +75,11 @@ class Evaluator:
     def ask(self, learner: Learner) -> PendingAnswer:
         """Query the learner about all classes it has met; on a GPU this does not wait for the answer."""
         self.meet(learner.labels)
-        lr, at = learner.method.schedule.lr, learner.context.seen
-        return self.count(self._logits_of(learner), len(learner.labels), at=at, lr=lr)
-
-    def _logits_of(self, learner: Learner) -> Callable[[Tensor], Tensor]:
-        if self._context is None:
-            return learner.logits
-        return lambda stored: learner.logits(Encoded(stored))
+        answer = PendingAnswer(at=learner.context.seen, lr=learner.method.schedule.lr)
+        is_stored = self._context is not None
+        logits = (lambda stored: learner.logits(Encoded(stored))) if is_stored else learner.logits
+        self.count(logits, len(learner.labels), answer)
+        return answer
 
     def meet(self, labels: Sequence[str | int]) -> int:
         """Adds the questions about classes that are new; returns how many there are about all of these."""
@@ -89,7 +87,7 @@ class Evaluator:
             self._add_class(str(label))
         return len(self._indices)
 
-    def count(self, logits: Callable[[Tensor], Tensor], classes: int, *, at: int, lr: float) -> PendingAnswer:
+    def count(self, logits: Callable[[Tensor], Tensor], classes: int, answer: PendingAnswer) -> None:
         """Counts right answers about the classes that were met first.
 
         Parameters
@@ -98,13 +96,14 @@ class Evaluator:
             Answers to images as they are kept, (uint8).
         classes : int
             How many of the classes.
-        at, lr : int, float
-            Samples seen and learning rate, for the error message.
+        answer : PendingAnswer
+            Gets the counts.
         """
         totals = self._totals[:classes]
         targets = self._targets[: sum(totals)]
         chosen, finite = [targets[:0]], [torch.ones((), dtype=torch.bool, device=self.device)]  # if none is asked
-        for pixels in self._batches(sum(totals)):
+        count = len(targets)
+        for pixels in [self._images[:count]] if self.is_kept else self._read(self._indices[:count]):
             answers = logits(pixels)[:, :classes]
             chosen.append(answers.argmax(1))
             finite.append(answers.isfinite().all())
@@ -112,10 +111,7 @@ class Evaluator:
         correct = torch.zeros(classes, dtype=torch.int64, device=self.device)
         correct.index_add_(0, targets, right)
         values = torch.cat([correct, torch.stack(finite).all().long()[None]])
-        return PendingAnswer(values, tuple(totals), at=at, lr=lr)
-
-    def _batches(self, count: int) -> Iterator[Tensor]:
-        return iter([self._images[:count]]) if self.is_kept else self._read(self._indices[:count])
+        answer.fill(values, tuple(totals))
 
     def _add_class(self, label: str) -> None:
         indices = np.flatnonzero(self.dataset.test.labels == self.dataset.classes.index(label))
@@ -147,30 +143,43 @@ class PendingAnswer:
 
     Parameters
     ----------
-    values : Tensor
-        (classes + 1,) int64: right answers of each class, then 1 if all logits were finite.
-    totals : tuple of int
-        Test images of each class.
     at : int
         Samples seen, for the error message.
     lr : float
         Learning rate, for the error message.
+    begin : callable, optional
+        Begins to count, and fills this; None: whoever made it does.
     """
 
-    def __init__(self, values: Tensor, totals: tuple[int, ...], *, at: int, lr: float) -> None:
-        self.totals, self.at, self.lr = totals, at, lr
-        self._values = AsyncRead(values)
+    def __init__(self, *, at: int, lr: float, begin: Callable[[], None] = lambda: None) -> None:
+        self.at, self.lr, self._begin = at, lr, begin
+        self._values: AsyncRead | None = None
+
+    def fill(self, values: Tensor, totals: tuple[int, ...]) -> None:
+        """Give the counts.
+
+        Parameters
+        ----------
+        values : Tensor
+            (classes + 1,) int64: right answers of each class, then 1 if all logits were finite.
+        totals : tuple of int
+            Test images of each class.
+        """
+        self._values, self.totals = AsyncRead(values), totals
 
     def is_ready(self) -> bool:
         """Whether `counts` would return at once."""
-        return self._values.ready()
+        return self._values is not None and self._values.ready()
 
     def is_deferred(self) -> bool:
-        """Whether what it waits for was not begun yet."""
-        return False
+        """Whether counting was not begun yet."""
+        return self._values is None
 
     def counts(self) -> Counts:
         """Wait for the counts; DivergedError if a logit was not finite."""
+        if self._values is None:
+            self._begin()
+        assert self._values is not None
         *correct, is_finite = self._values.tolist()
         if not is_finite:
             raise DivergedError(
@@ -198,10 +207,10 @@ class DeferredQueries:
 
     def __init__(self, learner: Learner, evaluator: Evaluator, on_progress: Callable[[int, int], None]) -> None:
         self.learner, self.evaluator, self.on_progress = learner, evaluator, on_progress
-        self.waiting: list[DeferredAnswer] = []
+        self.waiting: list[tuple[MemorySnapshot, PendingAnswer]] = []
         self._stack: RefitStack | None = None
 
-    def ask(self) -> PendingAnswer | DeferredAnswer:
+    def ask(self) -> PendingAnswer:
         """Query the learner about all classes that it has met."""
         readout, context = self.learner.method.readout, self.learner.context
         training = self.learner.refitter.training
@@ -213,10 +222,10 @@ class DeferredQueries:
         context.queries.forward["queries"] += self.evaluator.meet(self.learner.labels)
         if context.queries.first_time("refit", (context.memory.offered,)):
             context.queries.include(self._stack.cost)
-        if self.waiting and self.waiting[-1].snapshot.seen == context.seen:  # at the end of a task, for instance
-            return self.waiting[-1]
-        answer = DeferredAnswer(MemorySnapshot.take(context), self)
-        self.waiting.append(answer)
+        if self.waiting and self.waiting[-1][0].seen == context.seen:  # at the end of a task, for instance
+            return self.waiting[-1][1]
+        answer = PendingAnswer(at=context.seen, lr=self.learner.method.schedule.lr, begin=self.answer_all)
+        self.waiting.append((MemorySnapshot.take(context), answer))
         if len(self.waiting) == self._stack.models:
             self.answer_all()
         return answer
@@ -224,44 +233,11 @@ class DeferredQueries:
     def answer_all(self) -> None:
         """Trains the networks that wait, and asks them."""
         assert self._stack is not None
-        self._stack.train([answer.snapshot for answer in self.waiting])
-        lr, meter = self.learner.method.schedule.lr, self.learner.context.network.meter
-        with meter.counting("queries", into=ComputeCounter()):  # counted before
-            for model, answer in enumerate(self.waiting):
-                classes, at = len(answer.snapshot.labels), answer.snapshot.seen
-                answer.found = self.evaluator.count(partial(self._stack.logits, model), classes, at=at, lr=lr)
+        self._stack.train([snapshot for snapshot, _ in self.waiting])
+        with self.learner.context.network.meter.counting("queries", into=ComputeCounter()):  # counted before
+            for model, (snapshot, answer) in enumerate(self.waiting):
+                self.evaluator.count(partial(self._stack.logits, model), len(snapshot.labels), answer)
         self.waiting = []
-
-
-class DeferredAnswer:
-    """The answer to a query whose network may not have been trained yet.
-
-    Parameters
-    ----------
-    snapshot : MemorySnapshot
-        What to train it on.
-    queries : DeferredQueries
-        Who trains it.
-    """
-
-    def __init__(self, snapshot: MemorySnapshot, queries: DeferredQueries) -> None:
-        self.snapshot, self.queries = snapshot, queries
-        self.found: PendingAnswer | None = None
-
-    def is_ready(self) -> bool:
-        """Whether `counts` would return at once."""
-        return self.found is not None and self.found.is_ready()
-
-    def is_deferred(self) -> bool:
-        """Whether its network was not trained yet."""
-        return self.found is None
-
-    def counts(self) -> Counts:
-        """Wait for the counts, and train what waits if need be."""
-        if self.found is None:
-            self.queries.answer_all()
-        assert self.found is not None
-        return self.found.counts()
 
 
 _copies: WeakKeyDictionary[Dataset, dict[torch.device, Tensor]] = WeakKeyDictionary()  # freed with the data set

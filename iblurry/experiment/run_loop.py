@@ -116,12 +116,8 @@ class RunLoop:
         timeout: float | None = None,
         pack: int = 1,
     ) -> None:
-        self.experiment, self.folder, self.tell, self.should_stop = (
-            experiment,
-            RunFolder(out / experiment.name),
-            tell,
-            should_stop,
-        )
+        self.experiment, self.folder = experiment, RunFolder(out / experiment.name)
+        self.tell, self.should_stop = tell, should_stop
         self.given, self.checkpoints, self.pack = callbacks, checkpoints, pack
         self.is_finished = self.folder.summary() is not None
         if not self.is_finished:

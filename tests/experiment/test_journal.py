@@ -247,7 +247,8 @@ class Late(PendingAnswer):
     """Is not there before it was asked for so often; who cannot wait for that waits here."""
 
     def __init__(self, values, totals, *, at, lr, patience=NEVER):
-        super().__init__(values, totals, at=at, lr=lr)
+        super().__init__(at=at, lr=lr)
+        self.fill(values, totals)
         self.patience = patience
 
     def is_ready(self):
