@@ -31,10 +31,10 @@ def newest(folder):
 
 @pytest.mark.quick("er", "rm")
 @pytest.mark.parametrize("name", KINDS)
-def test_a_callback_that_reads_everything_leaves_no_trace(name, tmp_path):
+def test_a_callback_that_reads_everything_leaves_no_trace_and_goes_on_after_a_kill(name, tmp_path):
     experiment = small(name)
     plain = run(experiment, tmp_path / "plain")
-    read_all = run(experiment, tmp_path / "read", callback=ReadEverything())
+    read_all = run(experiment, tmp_path / "read", callback=ReadEverything(), checkpoints=OFTEN)
     assert without_own(read_all.folder) == without_own(plain.folder)
     assert_same_state(newest(read_all.folder), newest(plain.folder))
     assert {"new_class.seen", "sample.loss", "task_end.seen", "train_end.rows"} <= read_all.logged.keys()
@@ -42,18 +42,11 @@ def test_a_callback_that_reads_everything_leaves_no_trace(name, tmp_path):
     assert ("query.accuracy" in read_all.logged) == (name != "joint")
     same = {key: value for key, value in plain.summary.items() if "second" not in key}
     assert {key: read_all.summary[key] for key in same} == same
-
-
-@pytest.mark.quick("er", "rm")
-@pytest.mark.parametrize("name", KINDS)
-def test_killed_and_resumed_with_a_callback_it_has_the_same_bytes(name, tmp_path):
-    experiment = small(name)
-    whole = run(experiment, tmp_path / "whole", callback=ReadEverything(), checkpoints=OFTEN)
     for sample in (20, 40, 60):
         with pytest.raises(CrashError):
             run(experiment, tmp_path / "cut", callback=[ReadEverything(), At(sample, crash)], checkpoints=OFTEN)
     resumed = run(experiment, tmp_path / "cut", callback=ReadEverything(), checkpoints=OFTEN)
-    assert kept(resumed.folder) == kept(whole.folder)
+    assert kept(resumed.folder) == kept(read_all.folder)
 
 
 @pytest.mark.quick("rm")
@@ -182,7 +175,7 @@ def test_the_end_is_told_where_the_run_was_called_from(tmp_path):
         def on_run_end(self):
             self.times += 1
 
-    first, stopped, crashed, packed = (Ended() for _ in range(4))  # in workers: test_sweep
+    first, stopped, crashed, packed = (Ended() for _ in range(4))  # in workers: test_workers
     run(small(), tmp_path / "a", callback=first)
     run(small(), tmp_path / "b", callback=[StopAt(), stopped])
     with pytest.raises(CrashError):

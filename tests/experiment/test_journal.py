@@ -203,15 +203,6 @@ def test_no_journal_is_said_and_an_empty_one_is_empty(tmp_path: Path) -> None:
     assert read(tmp_path / "journal.jsonl") == []
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_stops_the_run_with_a_sentence() -> None:
-    with (
-        Journal("/dev/full") as journal,
-        pytest.raises(DiskFullError, match="/dev"),
-    ):
-        journal.append(RECORDS[0])
-
-
 def test_a_quota_or_a_full_disk_at_sync_stops_too_and_other_errors_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,9 +1,10 @@
-"""Runs with refits: left in the middle of one they go on inside it, and joint training stands beside the others."""
+"""Runs with refits: left in the middle of one they go on inside it, also where several are trained at once, later."""
 
 from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
 import pytest
 
@@ -11,11 +12,13 @@ from iblurry.analysis.figures.curves import draw_curves
 from iblurry.errors import InputError
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.experiment import Experiment
-from iblurry.experiment.journal import Held, Query, Spent, TaskEnd
+from iblurry.experiment.journal import Held, Query, Spent, TaskEnd, read
 from iblurry.launch.launch import run
+from iblurry.learner import refits
+from iblurry.learner.refits import RefitStack
 from iblurry.methods import Hyperparameters, method
 from iblurry.storage.checkpoint import load_latest
-from tests.experiment.small import CrashError, Recorder, checkpoints, kept, small
+from tests.experiment.small import CrashError, Recorder, checkpoints, crash, kept, small
 
 REFITS = ("gdumb", "rm", "joint", "rm-released")
 
@@ -36,10 +39,6 @@ class InRefit(Recorder):
 
 def stop():
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def crash():
-    raise CrashError
 
 
 @pytest.fixture(autouse=True)
@@ -138,3 +137,57 @@ def test_one_task_has_no_boundary(name, tmp_path):
     with pytest.raises(InputError, match=name):
         run(small(name, tasks=1), tmp_path)
     assert run(small("gdumb", tasks=1, query_every=40), tmp_path).summary is not None
+
+
+GDUMB = small(
+    "gdumb",
+    "shapes:classes=4,train=8,test=5,size=8",
+    network="convnet:width=4",
+    memory=8,
+    query_every=4,
+)
+
+
+@pytest.fixture
+def stacks(monkeypatch):
+    """Refits are stacked in twos on the CPU; what each stack trained is noted."""
+    trained = []
+    train = RefitStack.train
+
+    def noted(self, snapshots):
+        trained.append([snapshot.seen for snapshot in snapshots])
+        train(self, snapshots)
+
+    monkeypatch.setattr(RefitStack, "fits", staticmethod(lambda training, context: context.memory.full))
+    monkeypatch.setattr(RefitStack, "train", noted)
+    monkeypatch.setattr(refits, "MODELS", 2)
+    return trained
+
+
+@pytest.fixture(scope="module")
+def one_by_one(tmp_path_factory):
+    return read(run(GDUMB, tmp_path_factory.mktemp("plain")).folder / "journal.jsonl")
+
+
+def test_the_journal_is_that_of_refits_one_by_one(tmp_path, stacks, one_by_one):
+    done = run(GDUMB, tmp_path, checkpoints=CheckpointPolicy(seconds=1000))
+    assert stacks == [[8, 12], [16, 20], [24, 28], [32]]
+    records = read(done.folder / "journal.jsonl")
+    assert [type(record) for record in records] == [type(record) for record in one_by_one]
+    asked = [record for record in records if isinstance(record, Query | TaskEnd)]
+    expected = [record for record in one_by_one if isinstance(record, Query | TaskEnd)]
+    assert [(one.at, one.total) for one in asked] == [(one.at, one.total) for one in expected]
+    assert asked[0] == expected[0]  # the memory was not full
+    assert [one for one in records if isinstance(one, Spent)] == [one for one in one_by_one if isinstance(one, Spent)]
+
+
+@pytest.mark.parametrize("act", [stop, crash])
+def test_left_in_a_stack_it_is_trained_again(tmp_path, stacks, act):
+    whole = run(GDUMB, tmp_path / "whole")
+    del stacks[:]
+    for number in (5, 8, 5):  # updates of this sitting; the first three are those of a memory that is not full
+        with suppress(CrashError):
+            left = run(GDUMB, tmp_path / "left", callback=InRefit(number, act))
+            assert left.summary is None
+    assert len(stacks) > len(set(map(tuple, stacks)))  # some were begun again
+    assert kept(run(GDUMB, tmp_path / "left").folder) == kept(whole.folder)
