@@ -32,11 +32,6 @@ class RunCallbacks:
     def __bool__(self) -> bool:
         return bool(self.callbacks)
 
-    @property
-    def stop_reason(self) -> str | None:
-        """Why a callback wants the run to end; None: it goes on."""
-        return self.run.stop_reason
-
     def has(self, hook: str) -> bool:
         """Whether one of them overrides this method."""
         return bool(self._by_hook[hook])

@@ -276,14 +276,16 @@ class RunLoop:
                 self._query(TaskEnd, sample.task)
             self._put_spent()
             self._call_with_answer("on_task_end", TaskEnd)
-        if not self.callbacks.has_ended and (position == len(self.stream) or self.callbacks.stop_reason is not None):
+        if not self.callbacks.has_ended and (
+            position == len(self.stream) or self.callbacks.run.stop_reason is not None
+        ):
             self._end()
 
     def _end(self) -> None:
         """After the last sample: the stream's, or that at which a callback stopped the run."""
         self.callbacks.call("on_train_end")
         self.callbacks.has_ended = True
-        position, reason = self.stream.position, self.callbacks.stop_reason
+        position, reason = self.stream.position, self.callbacks.run.stop_reason
         if position < len(self.stream) and reason is not None:
             if self.recorded[Spent] < position:
                 self._put_spent()
