@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from iblurry.errors import check_fields
-from iblurry.experiment.folder import RunFolder
-from iblurry.experiment.journal import Journal, Start
+from iblurry.experiment.journal import Start
 from iblurry.experiment.run_callbacks import RunCallbacks
-from iblurry.learner.learner import Learner
+from iblurry.experiment.run_state import RunState
 from iblurry.storage import checkpoint
-from iblurry.streams.iterator import StreamIterator
 
 Progress = tuple[int, int, int]  # samples seen, bytes of the journal, updates of the refit under way
 TIME_SHARE = 0.05
@@ -87,45 +85,28 @@ class Checkpointer:
 
     Parameters
     ----------
-    start : Start
-        The journal's first line, which a new run gets.
-    folder : RunFolder
-        Where checkpoints are kept: the newest and the one before it.
-    stream : StreamIterator
-        Moved to the position of the checkpoint on resume.
-    learner : Learner
-        What is saved.
-    journal : Journal
-        Flushed before each checkpoint.
+    run : RunState
+        What is saved, in its folder: the newest checkpoint and the one before it are kept.
+    callbacks : RunCallbacks
+        What is saved of callbacks that take part in the run, if there are any.
     policy : CheckpointPolicy
         How often to save.
-    callbacks : RunCallbacks, optional
-        What is saved of callbacks that take part in the run, if there are any.
     """
 
-    def __init__(
-        self,
-        start: Start,
-        folder: RunFolder,
-        stream: StreamIterator,
-        learner: Learner,
-        journal: Journal,
-        policy: CheckpointPolicy,
-        callbacks: RunCallbacks | None = None,
-    ) -> None:
-        self.start, self.folder, self.stream, self.learner = start, folder, stream, learner
-        self.journal, self.policy, self.callbacks = journal, policy, callbacks
+    def __init__(self, run: RunState, callbacks: RunCallbacks, policy: CheckpointPolicy) -> None:
+        self.folder, self.experiment, self.learner = run.folder, run.experiment, run.learner
+        self.stream, self.journal, self.callbacks, self.policy = run._stream, run._journal, callbacks, policy
         self.last: Progress = (0, 0, 0)
-        self._arguments = learner.config.to_json()  # with which Learner.load makes it again
+        self._arguments = run.learner.config.to_json()  # with which Learner.load makes it again
         self._trusted: set[int] = set()  # checkpoints, by their samples
         self._periodic = Periodic(self._save, policy.seconds, share=policy.share)
 
     def resume(self, on_message: Callable[[str], None]) -> None:
         """Go back to the last intact checkpoint that fits the journal, or to the beginning."""
-        written = self.folder.journal.read_bytes()
+        written, digest = self.journal.path.read_bytes(), self.experiment.digest
 
         def accept(state: dict[str, Any]) -> str | None:
-            if state["experiment"] != self.start.experiment:
+            if state["experiment"] != digest:
                 return "it belongs to another experiment"
             if state["journal"]["bytes"] > len(written):
                 return "the journal is shorter than when it was saved"
@@ -133,14 +114,15 @@ class Checkpointer:
                 return "the journal has changed since it was saved"
             self.learner.load_state_dict(state["learner"])
             self.learner.context.queries.load_state_dict(state["queries"])
-            if self.callbacks is not None and "callbacks" in state:
+            if "callbacks" in state:
                 self.callbacks.load_state_dict(state["callbacks"])
             return None
 
-        loaded = checkpoint.load_latest(self.folder.path, accept=accept)
+        loaded = checkpoint.load_latest(self.folder, accept=accept)
         if loaded is None:
             self.journal.truncate(0)
-            self.journal.put(self.start)
+            ends = tuple(self.stream.order.ends)
+            self.journal.put(Start(digest, len(self.stream), ends, self.experiment.query_every))
             return
         for text in loaded.skipped:
             on_message(text)
@@ -167,28 +149,27 @@ class Checkpointer:
         self.learner.check_weights()
         if (progress := self._progress()) != self.last:
             self.journal.sync()
-            digest = _journal_digest(self.folder.journal.read_bytes())
             state = {
                 "arguments": self._arguments,
-                "experiment": self.start.experiment,
+                "experiment": self.experiment.digest,
                 "learner": self.learner.state_dict(),
                 "queries": self.learner.context.queries.state_dict(),
-                "journal": digest,
+                "journal": _journal_digest(self.journal.path.read_bytes()),
             } | ({"callbacks": self.callbacks.state_dict()} if self.callbacks else {})
-            checkpoint.save(self.folder.path, state, at=self.stream.position, trusted=self._trusted)
+            checkpoint.save(self.folder, state, at=self.stream.position, trusted=self._trusted)
             self._trusted.add(self.stream.position)
             self.last = progress
 
     def describe_last(self) -> str:
         """A sentence for the user on what a failed run can continue from."""
         if not self.last[0]:
-            return f"Nothing has been saved in {self.folder.path} yet."
-        return f"The last good checkpoint, at sample {self.last[0]}, is kept in {self.folder.path}."
+            return f"Nothing has been saved in {self.folder} yet."
+        return f"The last good checkpoint, at sample {self.last[0]}, is kept in {self.folder}."
 
     def _progress(self) -> Progress:
         """How far everything that a checkpoint holds has come."""
         refit = self.learner.refitter.trainer
-        return self.stream.position, self.folder.journal.stat().st_size, refit.context.updates if refit else 0
+        return self.stream.position, self.journal.path.stat().st_size, refit.context.updates if refit else 0
 
 
 def _journal_digest(journal: bytes) -> dict[str, Any]:

@@ -31,7 +31,6 @@ from iblurry.experiment.journal import (
     Query,
     Record,
     Spent,
-    Start,
     Stopped,
     TaskEnd,
     read,
@@ -163,7 +162,7 @@ class RunLoop:
             self._build()
             with Journal(self.folder.journal) as self.journal:
                 self._build_callbacks()
-                self.checkpointer = self._checkpointer()
+                self.checkpointer = Checkpointer(self.callbacks.run, self.callbacks, self.checkpoints)
                 self.checkpointer.resume(functools.partial(self.tell, "on_message"))
                 self._read_recorded()
                 title = f"{self.experiment.method.name} seed {self.experiment.seed}"
@@ -212,13 +211,6 @@ class RunLoop:
             )
         if (text := describe_changes(self.old_environment, self.environment)) is not None:
             self.tell("on_message", text)
-
-    def _checkpointer(self) -> Checkpointer:
-        ends = tuple(self.stream.order.ends)
-        start = Start(self.experiment.digest, len(self.stream), ends, self.experiment.query_every)
-        return Checkpointer(
-            start, self.folder, self.stream, self.learner, self.journal, self.checkpoints, self.callbacks
-        )
 
     def _read_recorded(self) -> None:
         records = read(self.folder.journal)
