@@ -147,6 +147,9 @@ class Logger(Callback):
             if found is None or found.origin is None:  # no origin: a folder of that name in the working folder
                 needs = f"{type(self).__name__} needs {library}, which is not installed"
                 raise InputError(f"{needs}; pip install 'iblurry[{self.extra}]'.")
+        files = RunFolder(run.folder)
+        self._name, self._parameters = run.folder.resolve().name, files.hyperparameters()
+        self._environment = files.environment() or {}  # versions, machine, device and threads
         self._classes: list[str] = []  # met so far
         self._taken = 0  # records of the journal
         self._row: tuple[int, Row] = (0, {})
@@ -218,16 +221,6 @@ class Logger(Callback):
             raise InputError(f"{name} could not log {run.folder}: {reason}. The run is kept; log it again.") from error
 
 
-def run_name(run: RunState) -> str:
-    """The name of its folder."""
-    return run.folder.resolve().name
-
-
-def environment_of(run: RunState) -> dict[str, Any]:
-    """Versions, machine, device and threads."""
-    return RunFolder(run.folder).environment() or {}
-
-
 def safe_name(name: str) -> str:
     """The name with letters, digits, - and _ alone; a checksum tells apart names that would become the same.
 
@@ -257,14 +250,13 @@ class TensorBoard(Logger):
         from tensorboard.plugins.text.summary_v2 import text_pb
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        name, parameters = run_name(run), RunFolder(run.folder).hyperparameters()
-        self.place = str(Path(self.out) / name)
+        self.place = str(Path(self.out) / self._name)
         for old in Path(self.place).glob(f"events.out.tfevents.*{SUFFIX}"):
             old.unlink()
         self._file = EventFileWriter(self.place, max_queue_size=1000, flush_secs=10, filename_suffix=SUFFIX)
-        self._add_event(hparams_pb(parameters, trial_id=name), 0)
-        self._add_event(text_pb("parameters", _table(parameters)), 0)
-        self._add_event(text_pb("environment", _table(environment_of(run))), 0)
+        self._add_event(hparams_pb(self._parameters, trial_id=self._name), 0)
+        self._add_event(text_pb("parameters", _table(self._parameters)), 0)
+        self._add_event(text_pb("environment", _table(self._environment)), 0)
 
     def write(self, step: int, row: Row) -> None:
         from tensorboard.compat.proto.summary_pb2 import Summary
@@ -318,7 +310,7 @@ class WandB(Logger):
     def open(self, run: RunState) -> None:
         import wandb
 
-        known, out = safe_name(run_name(run)), Path(self.out)
+        known, out = safe_name(self._name), Path(self.out)
         mode: Any = os.environ.get("WANDB_MODE")  # which words there are is W&B's business
         if mode is None and not wandb.login(prompt=False, verify=False):
             mode = "offline"
@@ -329,12 +321,12 @@ class WandB(Logger):
         self._run = wandb.init(
             project=self.project or os.environ.get("WANDB_PROJECT") or "iblurry",
             id=known,
-            name=run_name(run),
+            name=self._name,
             dir=out,
             mode=mode,
             resume=None if mode in OFFLINE else "allow",
             reinit="create_new",  # a run that the caller has open stays open
-            config={**RunFolder(run.folder).hyperparameters(), "environment": environment_of(run)},
+            config={**self._parameters, "environment": self._environment},
             allow_val_change=True,
             settings=wandb.Settings(
                 silent=True,
@@ -390,19 +382,18 @@ class MLflow(Logger):
             out = Path(self.out or "logs/mlflow").absolute()
             out.mkdir(parents=True, exist_ok=True)
             uri, files = f"sqlite:///{out / 'mlflow.db'}", (out / "artifacts").as_uri()
-        self._client, name = MlflowClient(tracking_uri=uri), safe_name(run_name(run))
+        self._client, name = MlflowClient(tracking_uri=uri), safe_name(self._name)
         there = self._client.get_experiment_by_name(project)
         experiment = self._client.create_experiment(project, files) if there is None else there.experiment_id
         for old in self._client.search_runs([experiment], filter_string=f"tags.`{TAG}` = '{name}'"):
             self._client.delete_run(old.info.run_id)
-        self._id = self._client.create_run(experiment, run_name=run_name(run), tags={TAG: name}).info.run_id
+        self._id = self._client.create_run(experiment, run_name=self._name, tags={TAG: name}).info.run_id
         self.place = f"{uri}, run {self._id} of {project}"
         self._metrics: list[Any] = []  # that wait for the next request
         self._texts: list[str] = []
         self._sent = time.monotonic()
-        parameters = RunFolder(run.folder).hyperparameters()
-        self._log("params", [Param(key, str(value)) for key, value in parameters.items()])
-        self._log("tags", [RunTag(f"environment.{key}", str(value)) for key, value in environment_of(run).items()])
+        self._log("params", [Param(key, str(value)) for key, value in self._parameters.items()])
+        self._log("tags", [RunTag(f"environment.{key}", str(value)) for key, value in self._environment.items()])
 
     def write(self, step: int, row: Row) -> None:
         from mlflow.entities import Metric

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import ClassVar
 
-from iblurry.experiment.callbacks import Logger, run_name
+from iblurry.experiment.callbacks import Logger
 from iblurry.experiment.folder import FORMAT
 from iblurry.experiment.journal import NewClass, Query, Start, TaskEnd, encode
 
@@ -96,7 +96,7 @@ class Recorder(Logger):
     closed: ClassVar[dict[str, bool]] = {}
 
     def open(self, run):
-        self.name = run_name(run)
+        self.name = self._name
         self.place, self.runs[self.name] = f"kept/{self.name}", []
         self.closed.pop(self.name, None)
 
