@@ -230,41 +230,40 @@ def server(monkeypatch, installed):
     return made
 
 
-def test_mlflow_replaces_the_run(folder, server):
-    logger = MLflow(project="pets")
-    replay(folder, MLflow(project="cars"))  # another experiment's stays
-    for number, lines in enumerate((5, 7, len(LINES)), start=1):
-        write(folder, LINES[:lines])
-        if lines == len(LINES):
-            finish(folder)
-        if not replay(folder, logger).is_finished:
-            logger.close(finished=False)
-        other, made = server.runs
-        assert other.experiment == "cars"
-        assert logger.place == f"sqlite:///{Path.cwd()}/logs/mlflow/mlflow.db, run id{number} of pets"
-        assert made.status == ("FINISHED" if lines == len(LINES) else "RUNNING")
-    points = [(one.step, one.value) for one in made.metrics if one.key == "accuracy"]
-    assert points == [(10, 0.5), (20, 0.75), (30, 0.5), (40, 0.25)]
-    assert made.texts == {"events.tsv": "1\tnew_class\tcat\n3\tnew_class\tdog\n22\tnew_class\ta/b c\n"}
-    assert made.params == {name: str(value) for name, value in PARAMETERS.items()}
-    assert made.tags["environment.threads"] == "1"
-    assert server.experiments["pets"] == (Path.cwd() / "logs/mlflow/artifacts").as_uri()
-    assert any(one.key.startswith("class_accuracy/a-b-c") or one.key == "class_accuracy/cat" for one in made.metrics)
-
-
-def test_mlflow_takes_no_more_than_a_thousand_at_once_and_no_odd_names(folder, server, monkeypatch):
+def test_mlflow_replaces_the_run_and_takes_no_more_than_a_thousand_at_once_and_no_odd_names(
+    folder, server, monkeypatch
+):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere")
     queries = [Query(at, 1, (1, 1, 1), (4, 4, 4), 0.1, at) for at in range(50, 400)]
     write(folder, [*LINES, *map(encode, queries)])
+    replay(folder, MLflow(project="cars"))  # another experiment's stays
+    logger = MLflow(project="pets")
+    replay(folder, logger)
+    logger.close(finished=False)
+    assert server.runs[1].status == "RUNNING"
     finish(folder)
-    replay(folder, MLflow(project="pets"))
-    (run,) = server.runs
-    accuracies = [one for one in run.metrics if one.key == "accuracy"]
-    assert len(accuracies) == 4 + len(queries)
-    assert [key for key in {one.key for one in run.metrics} if re.fullmatch(r"class_accuracy/a-\w+", key) is None]
+    replay(folder, logger)
+    other, run = server.runs
+    assert (other.experiment, run.status) == ("cars", "FINISHED")
+    assert logger.place == "http://somewhere, run id2 of pets"
+    points = [(one.step, one.value) for one in run.metrics if one.key == "accuracy"]
+    assert points[:4] == [(10, 0.5), (20, 0.75), (30, 0.5), (40, 0.25)]
+    assert len(points) == 4 + len(queries)
+    assert any(re.fullmatch(r"class_accuracy/a/b-c-\w+", one.key) for one in run.metrics)
     assert all(re.fullmatch(r"[\w/-]+", one.key) for one in run.metrics)
-    assert server.uris == ["http://somewhere"]
-    assert server.experiments == {"pets": None}
+    assert run.texts == {"events.tsv": "1\tnew_class\tcat\n3\tnew_class\tdog\n22\tnew_class\ta/b c\n"}
+    assert run.params == {name: str(value) for name, value in PARAMETERS.items()}
+    assert run.tags["environment.threads"] == "1"
+    assert {*server.uris} == {"http://somewhere"}
+    assert server.experiments == {"cars": None, "pets": None}
     assert not Path("logs").exists()
-    replay(folder, MLflow(out="near"))  # `out` is nearer than the environment
-    assert server.uris[1] == f"sqlite:///{Path.cwd()}/near/mlflow.db"
+
+
+@pytest.mark.parametrize("out", [None, "near"])
+def test_mlflow_has_a_database_of_its_own_here_or_where_it_is_told(out, folder, server, monkeypatch):
+    if out is not None:  # is nearer than the environment
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere")
+    replay(folder, MLflow(out=out, project="pets"))
+    place = Path.cwd() / (out or "logs/mlflow")
+    assert server.uris == [f"sqlite:///{place}/mlflow.db"]
+    assert server.experiments == {"pets": (place / "artifacts").as_uri()}
