@@ -1,10 +1,11 @@
-"""What is released: metadata, the files of wheel and sdist, and the wheel in an environment outside the tree."""
+"""What is released: one version, the files of wheel and sdist, the wheel outside the tree, and the container."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from urllib.request import urlopen
 import pytest
 
 from iblurry.version import __version__
+from tests.printed import understood
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -156,3 +158,31 @@ def test_the_installed_service_has_its_page_and_learns(installed, tmp_path):
         service.terminate()
         assert service.wait(60) == 0
         service.stdout.close()
+
+
+def instruction(name):
+    return re.search(rf"^{name} (.*?[^\\\\])$", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE | re.DOTALL)[1]
+
+
+def test_the_container_calls_what_there_is():
+    probes = pytest.importorskip("iblurry.live.http.guard", reason="of the extra: pip install 'iblurry[live]'").PROBES
+    command = json.loads(instruction("ENTRYPOINT"))
+    assert understood(shlex.join(command))
+    assert instruction("VOLUME") == command[command.index("--data-dir") + 1]
+    assert instruction("USER") not in ("root", "0")
+    probe = json.loads(instruction("HEALTHCHECK").partition("CMD ")[2])
+    compile(probe[2], "probe", "exec")
+    assert any(f"{path}'" in probe[2] for path in probes)
+    copied = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert all((ROOT / name).exists() for name in copied)
+
+
+def test_the_composition_agrees_with_the_image():
+    yaml = pytest.importorskip("yaml", reason="needs pyyaml: pip install pyyaml")
+    composed = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    service = composed["services"]["learner"]
+    assert service["volumes"] == [f"{next(iter(composed['volumes']))}:{instruction('VOLUME')}"]
+    assert service["environment"]["IBLURRY_TOKEN_FILE"] == f"/run/secrets/{service['secrets'][0]}"
+    assert service["secrets"][0] in composed["secrets"]
+    assert service["healthcheck"]["test"][1:] == json.loads(instruction("HEALTHCHECK").partition("CMD ")[2])
+    assert re.fullmatch(rf"127\.0\.0\.1:\d+:{instruction('EXPOSE')}", service["ports"][0])
