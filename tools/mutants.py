@@ -121,14 +121,10 @@ class Mutant:
 
 def sources(paths: tuple[str, ...] | list[str]) -> list[str]:
     """The files of iblurry/ at these paths."""
-    package = ROOT / "iblurry"
     for path in paths:
-        if not (package / path).exists():
+        if not (ROOT / "iblurry" / path).exists():
             raise SystemExit(f"There is no iblurry/{path}; PATHS in tools/mutants.py are {', '.join(PATHS)}.")
-    files = {file for path in paths for file in ((package / path).rglob("*.py") or [])} | {
-        package / path for path in paths if (package / path).is_file()
-    }
-    return sorted(str(file.relative_to(ROOT)) for file in files)
+    return sorted({str(file.relative_to(ROOT)) for path in paths for file in _python_files(ROOT / "iblurry" / path)})
 
 
 def mutants_of(path: str) -> Iterator[Mutant]:
