@@ -241,7 +241,7 @@ def device_stages(trainer: Trainer, given: StepInputs) -> Iterator[Stage]:
 
     def adjusting(labels: Tensor, drawn: dict[str, Drawn]) -> None:
         for i, rule in enumerate(training.gradient):
-            rule.ahead(drawn.get(f"gradient.{i}", trainer._nothing))
+            rule.prepare(drawn.get(f"gradient.{i}", trainer._nothing))
             rule.adjust(drawn.get(f"gradient.{i}", trainer._nothing))
 
     def stepping(labels: Tensor) -> None:

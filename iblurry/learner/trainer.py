@@ -57,10 +57,12 @@ class Trainer:
         self.needs_plain = any(term.needs_plain for term in training.terms)
         self.unmixed_last = any(term.unmixed_last for term in training.terms)
         network = context.network
-        overlap = [rule.overlaps_forward for rule in training.gradient if type(rule).ahead is not GradientRule.ahead]
+        overlap = [
+            rule.overlaps_forward for rule in training.gradient if type(rule).prepare is not GradientRule.prepare
+        ]
         can_overlap = network.has_kernels and network.passes_can_overlap  # else a pass rounds the weights itself
         self.rules_overlap = can_overlap and bool(overlap) and all(overlap)
-        self.looks_ahead = any(type(term).ahead is not Term.ahead for term in training.terms)
+        self.terms_prepare = any(type(term).prepare is not Term.prepare for term in training.terms)
         is_cross_entropy = [type(term) for term in training.terms] == [CrossEntropy]
         self.mlp = MLPPasses(network) if is_cross_entropy and MLPPasses.fits(network) else None
         body, head = network.body_parameters(), network.head_parameters()
@@ -192,7 +194,7 @@ class Trainer:
         with context.network.constant():
             (loss, forward), _ = self.engine.side_by_side(
                 lambda: self.passes(images, batch, rows, params),
-                [functools.partial(rule.ahead, rows_drawn) for rule, rows_drawn in rules],
+                [functools.partial(rule.prepare, rows_drawn) for rule, rows_drawn in rules],
                 overlap=self.rules_overlap,
             )
         for term in training.terms:
@@ -229,9 +231,9 @@ class Trainer:
         partners = batch.labels.index_select(0, params.partner) if params.mixes else None
         plain = self.context.pipeline.plain(batch.images, params) if self.needs_plain else None
         network.train(not self.frozen_norm)
-        (features, logits), ahead = self.engine.side_by_side(
+        (features, logits), prepared = self.engine.side_by_side(
             lambda: self._forward(images),
-            [functools.partial(term.ahead, images, plain) for term in terms if self.looks_ahead],
+            [functools.partial(term.prepare, images, plain) for term in terms if self.terms_prepare],
         )
         streamed = len(batch.labels) - len(rows)
         forward = Forward(images, logits, batch.labels, partners, params.lam, streamed, rows, features, plain)
@@ -239,8 +241,8 @@ class Trainer:
             loss, gradient = cross_entropy_by_hand(forward)
             self.mlp.backward(gradient)
             return loss, forward
-        known = ahead or [None] * len(terms)
-        losses = [term.loss(forward._replace(ahead=one)) for term, one in zip(terms, known, strict=True)]
+        known = prepared or [None] * len(terms)
+        losses = [term.loss(forward._replace(prepared=one)) for term, one in zip(terms, known, strict=True)]
         loss = functools.reduce(torch.add, losses)
         self.optimizer.zero_grad()
         with network.parallel_backward():

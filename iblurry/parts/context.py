@@ -45,7 +45,7 @@ class Forward(NamedTuple):
     rows: Tensor  # (B - streamed,) memory rows of the others
     features: Tensor  # (B, features) what the head was given, in the precision of the body
     plain: Tensor | None = None  # `images` mixed alike but not augmented, where a term `needs_plain`
-    ahead: Any = None  # what the term's own `ahead` returned
+    prepared: Any = None  # what the term's own `prepare` returned
 
 
 class Drawn(NamedTuple):

@@ -149,13 +149,13 @@ def test_distillation(context, lam, correct_mixed):
     context.network.expose("new", torch.ones(context.network.features), torch.ones(1))
     context.shadow("teacher").on_rows_changed()  # as a learner says; the teacher does not know the class
     logits = numbers(7, ROWS)
-    assert float(term.loss(batch(logits, lam=lam, ahead=term.ahead(torch.zeros(7, 1, 8, 8), None))).detach()) == 0
+    assert float(term.loss(batch(logits, lam=lam, prepared=term.prepare(torch.zeros(7, 1, 8, 8), None))).detach()) == 0
     old = numbers(7, ROWS, seed=3)
     old[:, CLOSED] = FLOOR
     pairs = np.stack([1 + numbers(ROWS, seed=4) / 9, numbers(ROWS, seed=5)], 1)
     pairs[CLOSED] = 1, 0
     context.correction.value.copy_(torch.tensor(pairs))
-    forward = batch(logits, lam=lam, ahead=torch.tensor(old).float())
+    forward = batch(logits, lam=lam, prepared=torch.tensor(old).float())
     corrected = old * pairs[:, 0] + pairs[:, 1] if correct_mixed or lam == 1 else old
     p, q = softmax(corrected[:, :CLOSED] / t), softmax(logits[:, :CLOSED] / t)
     value, slope = -(p * np.log(q)).sum(1).mean(), np.pad((q - p) / t / 7, ((0, 0), (0, 1)))
@@ -174,14 +174,14 @@ def test_the_teacher_of_distillation_is_the_network_of_the_last_class_or_task_en
     assert not term.teaches
     term.on_class(1)
     move(0.25)
-    assert term.ahead(images, None) is None
+    assert term.prepare(images, None) is None
     at_end = move(0.125)
     term.on_boundary()
     move(1.0)
-    torch.testing.assert_close(term.ahead(images, None), at_end)
+    torch.testing.assert_close(term.prepare(images, None), at_end)
     move(-1.375)
     term.on_class(2)
-    torch.testing.assert_close(term.ahead(images, None), at_class)
+    torch.testing.assert_close(term.prepare(images, None), at_class)
 
 
 @pytest.mark.parametrize("skip_first", [True, False])
@@ -346,11 +346,11 @@ def test_average_teacher(context, images, batch_statistics, warm_up):
     term.teacher.on_update()
     with torch.no_grad():
         answers = wanted.train(batch_statistics)(images)
-    (found,) = ahead = term.ahead(images, None)
+    (found,) = prepared = term.prepare(images, None)
     torch.testing.assert_close(found, answers)
     value, slope = divergence(answers.double().numpy()[:, :CLOSED], logits[:, :CLOSED], 3.0)
     logits[:, CLOSED] = FLOOR
-    forward = batch(logits, ahead=ahead)
+    forward = batch(logits, prepared=prepared)
     check(term.loss(forward), 0.6 * value, forward.logits, np.pad(0.6 * slope, ((0, 0), (0, 1))))
 
 
@@ -369,13 +369,13 @@ def test_momentum_distillation(context, images, views):
     plain, logits, teacher = images.flip(0) + 0.5, numbers(7, ROWS), copy.deepcopy(context.network).train()
     logits[:, CLOSED] = FLOOR
     moved(context.network)
-    ahead = term.ahead(images, plain)
+    prepared = term.prepare(images, plain)
     with torch.no_grad():
         seen = [teacher(view) for view in ((images, plain) if views == "teacher" else (images,))]
         own = copy.deepcopy(context.network)(plain).double().numpy()[:, :CLOSED]
-    for found, wanted in zip(ahead, seen, strict=True):
+    for found, wanted in zip(prepared, seen, strict=True):
         torch.testing.assert_close(found, wanted)
-    forward = batch(logits, ahead=ahead, plain=plain)
+    forward = batch(logits, prepared=prepared, plain=plain)
     first, *others = [divergence(one.double().numpy()[:, :CLOSED], logits[:, :CLOSED], t) for one in seen]
     value, slope = first
     for other in others:
@@ -393,12 +393,12 @@ def test_scheduled_prior(context, lam):
     term, head = ScheduledPrior().attach(context), context.network.head.weight
     with torch.no_grad():
         head.copy_(torch.tensor(numbers(*head.shape, seed=4)))
-    features, ahead = (torch.tensor(numbers(7, context.network.features, seed=s)).float() for s in (5, 6))
+    features, prepared = (torch.tensor(numbers(7, context.network.features, seed=s)).float() for s in (5, 6))
     features.requires_grad_(True)
     context.scalar(TRUST).value.fill_(0.35)
     logits, wanted = numbers(7, ROWS), targets(7, lam)
-    forward = batch(logits, lam=lam, features=features, ahead=ahead)
-    offsets = features.detach().double().numpy() - ahead.double().numpy()
+    forward = batch(logits, lam=lam, features=features, prepared=prepared)
+    offsets = features.detach().double().numpy() - prepared.double().numpy()
     errors, distances = softmax(logits) - wanted, (offsets**2).sum(1)
     pulls = ((errors @ head.detach().double().numpy()) ** 2).sum(1)
     beta = np.sqrt(pulls / (4 * distances + 1e-8)).mean()
@@ -411,9 +411,9 @@ def test_a_prior_that_is_the_network_itself_pulls_at_nothing(context):
     """Where all distances are 0 what is added to them, 1e-8, alone decides the weight beta."""
     term, f = ScheduledPrior().attach(context), torch.zeros(7, context.network.features, requires_grad=True)
     context.scalar(TRUST).value.fill_(0.35)
-    ahead = torch.full_like(f, 1e-5).detach()
+    prepared = torch.full_like(f, 1e-5).detach()
     logits = numbers(7, ROWS)
-    forward = batch(logits, features=f, ahead=ahead)
+    forward = batch(logits, features=f, prepared=prepared)
     errors = softmax(logits) - targets(7)
     pulls = ((errors @ context.network.head.weight.detach().double().numpy()) ** 2).sum(1)
     beta = np.sqrt(pulls / (4 * f.shape[1] * 1e-10 + 1e-8)).mean()
@@ -460,7 +460,7 @@ def test_the_scheduled_average(context, images):
             torch.testing.assert_close(found, other, rtol=1e-4, atol=1e-5, msg=name)
     with torch.no_grad():
         features = wanted.train().forward_both(images)[0]
-    torch.testing.assert_close(term.ahead(images, None), features, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(term.prepare(images, None), features, rtol=1e-3, atol=1e-3)
 
 
 def test_the_trust_in_the_scheduled_average(context):

@@ -16,9 +16,9 @@ class GradientRule(Part):
     """Changes the gradients of the network in place."""
 
     kind: ClassVar[str] = "gradient"
-    overlaps_forward: ClassVar[bool] = False  # whether `ahead` changes nothing that a training pass reads or changes
+    overlaps_forward: ClassVar[bool] = False  # whether `prepare` changes nothing that a training pass reads or changes
 
-    def ahead(self, drawn: Drawn) -> None:
+    def prepare(self, drawn: Drawn) -> None:
         """Computes what does not need the gradient, such as a reference; on a GPU at the same time as that.
 
         Nothing unless overridden; what it finds is kept for `adjust`, which gets the same rows. Where
@@ -72,7 +72,7 @@ class Project(GradientRule):
 
     count: int = 240
 
-    reference: tuple[Tensor, ...] = scratch(lambda part: ())  # r by weight, from `ahead` to `adjust`
+    reference: tuple[Tensor, ...] = scratch(lambda part: ())  # r by weight, from `prepare` to `adjust`
     move_statistics: Callable[[], None] = scratch(lambda part: lambda: None)  # by those of the reference rows, likewise
     project: Callable[..., None] = scratch(lambda part: part.context.engine.fuse(project))
 
@@ -84,7 +84,7 @@ class Project(GradientRule):
         rows = min(self.count, workload.capacity)
         return Cost(update=Passes(rows, rows))
 
-    def ahead(self, drawn: Drawn) -> None:
+    def prepare(self, drawn: Drawn) -> None:
         if not len(drawn.rows):  # nothing stored yet, as the host knows
             return
         context = self.context

@@ -53,12 +53,12 @@ class Distil(Term):
     def graph_key(self) -> bool:
         return self.teaches
 
-    def ahead(self, images: Tensor, plain: Tensor | None) -> Tensor | None:
+    def prepare(self, images: Tensor, plain: Tensor | None) -> Tensor | None:
         """The teacher's answers."""
         return self.teacher.logits(images) if self.teaches else None  # known to the host: it is not the first task
 
     def loss(self, forward: Forward) -> Tensor:
-        old = forward.ahead
+        old = forward.prepared
         if old is None:
             return forward.logits.new_zeros(())
         if self.correct_mixed or forward.partners is None:

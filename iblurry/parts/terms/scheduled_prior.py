@@ -98,13 +98,13 @@ class ScheduledPrior(Term):
         mean = means.sum() / met.sum()
         self.trust.value.copy_((mean - 1 / classes).clamp(0, 1) * classes / (classes + 1))
 
-    def ahead(self, images: Tensor, plain: Tensor | None) -> Tensor:
+    def prepare(self, images: Tensor, plain: Tensor | None) -> Tensor:
         """The teacher's features."""
         return self.teacher.forward_both(images, batch_statistics=True)[0].float()
 
     def loss(self, forward: Forward) -> Tensor:
         features, logits, trust = forward.features.float(), forward.logits, self.trust.value
-        distances: Tensor = (features - forward.ahead).square().sum(1)
+        distances: Tensor = (features - forward.prepared).square().sum(1)
         with torch.no_grad():
             slopes = logits.softmax(1)
             own = torch.zeros_like(slopes).scatter_(1, forward.labels[:, None], 1.0)

@@ -47,14 +47,14 @@ class AverageTeacher(Term):
     def cost(self, workload: Workload) -> Cost:
         return Cost(update=Passes(forward=workload.batch))
 
-    def ahead(self, images: Tensor, plain: Tensor | None) -> tuple[Tensor, ...]:
+    def prepare(self, images: Tensor, plain: Tensor | None) -> tuple[Tensor, ...]:
         """The teacher's answers."""
         if self.batch_statistics and len(images) in self.context.network.compiled:  # a size worth compiling for
             self.context.expect_batch_size(len(images), self.teacher.network)
         return (self.teacher.logits(images, batch_statistics=self.batch_statistics),)
 
     def loss(self, forward: Forward) -> Tensor:
-        (answers,) = forward.ahead
+        (answers,) = forward.prepared
         return self.weight * self._divergence(answers, forward.logits)
 
     def _divergence(self, teacher: Tensor, student: Tensor) -> Tensor:
@@ -97,15 +97,15 @@ class MomentumDistil(AverageTeacher):
         more = {"teacher": (2, 0), "student": (2, 1), "one": (1, 0)}[self.views]
         return Cost(update=Passes(forward=more[0] * workload.batch, backward=more[1] * workload.batch))
 
-    def ahead(self, images: Tensor, plain: Tensor | None) -> tuple[Tensor, ...]:
-        answers = super().ahead(images, plain)
+    def prepare(self, images: Tensor, plain: Tensor | None) -> tuple[Tensor, ...]:
+        answers = super().prepare(images, plain)
         if self.views != "teacher":
             return answers
         assert plain is not None
-        return answers + super().ahead(plain, None)
+        return answers + super().prepare(plain, None)
 
     def loss(self, forward: Forward) -> Tensor:
-        answers, *of_plain = forward.ahead
+        answers, *of_plain = forward.prepared
         loss = self._divergence(answers, forward.logits)
         if self.views == "one":
             return self.weight * loss

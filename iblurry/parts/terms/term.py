@@ -26,8 +26,8 @@ class Term(Part):
         """How many of so many memory rows in the batch, the last ones, CutMix must leave as they are."""
         return 0
 
-    def ahead(self, images: Tensor, plain: Tensor | None) -> Any:
-        """What the loss needs besides the network's own pass, such as the answers of a teacher; `Forward.ahead`.
+    def prepare(self, images: Tensor, plain: Tensor | None) -> Any:
+        """What the loss needs besides the network's own pass, such as the answers of a teacher; `Forward.prepared`.
 
         On a GPU it is computed at the same time as that pass.
 
