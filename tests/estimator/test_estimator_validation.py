@@ -94,38 +94,31 @@ LARGE = np.array([2**63 + 5, 2**63 + 6], np.uint64)
 
 
 @pytest.mark.parametrize(
-    "first, then, classes, sentence",
+    "first, then, classes, named",
     [
-        (LARGE, [-1, -2], None, "No type of numbers"),
-        (LARGE, LARGE, [-1], "No type of numbers"),
-        (LARGE, [2**63 + 7], LARGE, r"y holds \[9223372036854775815\], but classes="),
-        ([2**53 + 1, 0], [0.0, 2.0], None, "No type of numbers"),
-        (
-            WORDS[:2],
-            np.array(["2020-01-01"], "M8[D]"),
-            None,
-            r"y holds \[2020-01-01\] .datetime64",
-        ),
+        (LARGE, [-1, -2], None, "-1"),
+        (LARGE, LARGE, [-1], "-1"),
+        (LARGE, [2**63 + 7], LARGE, "9223372036854775815"),
+        ([2**53 + 1, 0], [0.0, 2.0], None, "9007199254740993"),
+        (WORDS[:2], np.array(["2020-01-01"], "M8[D]"), None, "y holds .2020-01-01.*datetime64"),
         (WORDS[:2], np.array([5], "m8[s]"), None, "timedelta64"),
-        (WORDS[:2], WORDS[:1], np.array(["2020"], "M8[Y]"), r"classes holds \[2020-01-01\]"),
-        (
-            WORDS[:2],
-            np.array(["a", 1], object),
-            None,
-            r"y holds \['a', 1\] .int, str., but classes must be all text",
-        ),
+        (WORDS[:2], WORDS[:1], np.array(["2020"], "M8[Y]"), "classes holds .2020-01-01"),
+        (WORDS[:2], np.array(["a", 1], object), None, "'a', 1. .int, str"),
         (WORDS[:2], np.array([None, "a"], object), None, "NoneType, str"),
-        ([1, 2], np.array([1.5, 2], object), None, r"y holds \[1.5, 2\] .float, int."),
-        ([1, 2], [2**70], None, "whole numbers of at most 64 bits"),
-        ([1, 2], [b"a"], None, "all text or all whole numbers"),
+        ([1, 2], np.array([1.5, 2], object), None, "1.5, 2. .float, int"),
+        ([1, 2], [2**70], None, "1180591620717411303424"),
+        ([1, 2], [b"a"], None, "b'a'"),
         ([1, 2], [1e300], None, "Unknown label type"),
+        (["b", "a"], ["z", "a"], ["a", "b", "c"], "'z'"),
+        (["b", "a"], [1, 2], None, "1, 2"),
+        (["b", "a"], ["a", "b"], [1, 2], "1, 2"),
+        (["b", "a"], [0.5, 1.5], None, "Unknown label type"),
     ],
-    ids=lambda value: value[:30].replace(" ", "-") if isinstance(value, str) else "",
 )
-def test_what_cannot_be_classes_together_changes_nothing(first, then, classes, sentence):
+def test_what_cannot_be_classes_together_changes_nothing(first, then, classes, named):
     model = small().partial_fit(TABLE[:2], first)
     before = pickle.dumps(model)
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match=named):
         model.partial_fit(TABLE[: len(then)], then, classes=classes)
     assert pickle.dumps(model) == before
 
@@ -180,25 +173,21 @@ def test_parameters_are_refused(changes, named):
 
 
 @pytest.mark.parametrize(
-    "X, y, classes, sentence",
+    "X, y, named",
     [
-        (TABLE[:2], ["z", "a"], ["a", "b", "c"], r"y holds \['z'\], but classes="),
-        (TABLE[:2], [1, 2], None, "Some classes are text and others numbers"),
-        (TABLE[:2], ["a", "b"], [1, 2], "Some classes are text and others numbers"),
-        (TABLE[:2], ["d", "e"], None, "There are 5 classes by now and max_classes=4"),
-        (TABLE[:2], [0.5, 1.5], None, "Unknown label type"),
-        (TABLE[:2], ["a"], None, "inconsistent numbers of samples"),
-        (TABLE[:2] * np.nan, ["a", "b"], None, "contains NaN"),
-        (TABLE[:2, :2], ["a", "b"], None, "has 2 features, but"),
-        (PICTURES[:2], ["a", "b"], None, r"\(1, 8, 8\)"),
+        (TABLE[:2], ["d", "e"], "max_classes=4"),
+        (TABLE[:2], ["a"], "inconsistent numbers of samples"),
+        (TABLE[:2] * np.nan, ["a", "b"], "contains NaN"),
+        (TABLE[:2, :2], ["a", "b"], "has 2 features, but"),
+        (PICTURES[:2], ["a", "b"], r"\(1, 8, 8\)"),
     ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
+    ids=["classes", "y", "nan", "columns", "images"],
 )
-def test_rows_are_refused_whole_and_nothing_changes(X, y, classes, sentence):
+def test_rows_are_refused_whole_and_nothing_changes(X, y, named):
     model = small(max_classes=4).partial_fit(TABLE[:9], WORDS[:9])
     before = pickle.dumps(model)
-    with pytest.raises(ValueError, match=sentence):
-        model.partial_fit(X, y, classes=classes)
+    with pytest.raises(ValueError, match=named):
+        model.partial_fit(X, y)
     assert pickle.dumps(model) == before
 
 
