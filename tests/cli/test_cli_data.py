@@ -1,4 +1,4 @@
-"""`iblurry data`, and a data source of one's own: listed, imported, shown, split and run."""
+"""`iblurry data`, and a data source of one's own: listed, imported, shown and split."""
 
 from __future__ import annotations
 
@@ -104,13 +104,6 @@ def test_a_source_of_ones_own_is_listed_shown_and_split(apart, call, mine):
     assert len(json.loads(split.out)["classes"]) == 6
     unknown = call("data", "show", "bars")
     assert (unknown.code, "'bars'" in unknown.err) == (2, True)
-
-
-@pytest.mark.slow
-def test_a_source_of_ones_own_is_run_in_workers(apart, mine):
-    words = "--tasks 2 --memory 20 --network mlp --samples 24 --query-every 12 --seeds 1,2 --json"
-    (said,) = apart(f"run er --import mine.py --dataset bars:kind=up --jobs 2 {words}")
-    assert said.code == 0, said.err
 
 
 def test_a_source_whose_name_is_taken(refused, mine):
