@@ -49,7 +49,7 @@ class Pipe:
 @pytest.fixture
 def working(tmp_path):
     """A process that learns, without a process: forty samples wait for it."""
-    before = torch.get_num_threads()
+    before, handler = torch.get_num_threads(), signal.getsignal(signal.SIGTERM)
     torch.set_num_threads(1)
     held = SampleLog(tmp_path, max_classes=12, max_bytes=10**8)
     with held.transaction():
@@ -58,6 +58,7 @@ def working(tmp_path):
     yield LearnerLoop(Pipe(), Pipe(), tmp_path, SMALL)
     held.close()
     torch.set_num_threads(before)
+    signal.signal(signal.SIGTERM, handler)
 
 
 @pytest.mark.slow
