@@ -20,9 +20,8 @@ from iblurry.data.sources.arrays import arrays, save
 from iblurry.data.sources.cifar import cifar10, cifar100
 from iblurry.data.sources.digits import digits
 from iblurry.data.sources.folder import core50, folder, imagenet, tinyimagenet
-from iblurry.data.sources.mnist import FILES, fashion_mnist, mnist
+from iblurry.data.sources.mnist import FILES, fashion_mnist, mnist, svhn
 from iblurry.data.sources.shapes import shapes
-from iblurry.data.sources.svhn import svhn
 from iblurry.errors import DataError, InputError, UnknownNameError
 
 Option = int | float | str

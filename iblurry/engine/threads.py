@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from iblurry.data.prefetch import usable_cores
+from iblurry.data.images import usable_cores
 
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 LOGGER = logging.getLogger(__name__)

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from iblurry.compute import ComputeCounter
 from iblurry.data.dataset import Dataset
-from iblurry.data.images import PictureFiles, eager_bytes
-from iblurry.data.prefetch import Decoders, batches
+from iblurry.data.images import Decoders, PictureFiles, batches, eager_bytes
 from iblurry.engine.eager import AsyncRead
 from iblurry.errors import DivergedError
 from iblurry.learner.learner import Learner

@@ -12,7 +12,7 @@ import numpy as np
 
 from iblurry.compute import ComputeCounter
 from iblurry.data.dataset import Dataset
-from iblurry.data.prefetch import batches
+from iblurry.data.images import batches
 from iblurry.errors import InputError
 from iblurry.experiment.evaluator import CHUNK
 from iblurry.experiment.experiment import Experiment

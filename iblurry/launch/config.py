@@ -8,7 +8,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from iblurry.data.prefetch import usable_cores
+from iblurry.data.images import usable_cores
 from iblurry.engine.devices import default_device
 from iblurry.engine.eager import Precision
 from iblurry.engine.threads import is_small

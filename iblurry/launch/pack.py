@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 import torch
 
 from iblurry.data.dataset import Dataset
+from iblurry.data.images import default_workers
 from iblurry.data.load import load
-from iblurry.data.prefetch import default_workers
 from iblurry.errors import BusyError, IblurryError, RunFailedError
 from iblurry.experiment.run_loop import RunLoop
 from iblurry.launch.config import LaunchConfig

@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from iblurry.components import objects
-from iblurry.data.prefetch import default_workers
+from iblurry.data.images import default_workers
 from iblurry.errors import IblurryError
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.job_queue import JobQueue, JobRequest, QueueClient

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iblurry.data.dataset import Dataset
-from iblurry.data.images import PictureFiles
-from iblurry.data.prefetch import decoders_for
+from iblurry.data.images import PictureFiles, decoders_for
 from iblurry.errors import InputError
 from iblurry.streams.order import Order
 

@@ -14,8 +14,8 @@ from PIL import EpsImagePlugin, Image, ImageOps, PngImagePlugin
 import iblurry
 from iblurry.cli.live import samples
 from iblurry.data.dataset import Dataset
+from iblurry.data.images import Decoders
 from iblurry.data.picture import FORMATS, decode, resize, to_pixels
-from iblurry.data.prefetch import Decoders
 from iblurry.data.sources.folder import folder, imagenet
 from iblurry.errors import DataError
 from iblurry.live.http.bodies import BodyReader

@@ -17,8 +17,7 @@ import pytest
 import torch
 
 from iblurry.data.dataset import Dataset, LabelledImages
-from iblurry.data.images import PictureFiles, read_picture
-from iblurry.data.prefetch import batches, decoders_for, default_workers, usable_cores
+from iblurry.data.images import PictureFiles, batches, decoders_for, default_workers, read_picture, usable_cores
 from iblurry.errors import DataError, InputError, StoppedError
 from iblurry.streams.iterator import StreamIterator
 from iblurry.streams.order import i_blurry
@@ -129,8 +128,8 @@ def test_decoding_goes_on_while_a_sample_is_used_but_not_further_than_agreed(str
             decoded.value += 1
         return image
 
-    monkeypatch.setattr("iblurry.data.prefetch.read_picture", counted)
     stream, whole = stream_of(workers=2, ahead=7), list(in_memory(data))
+    monkeypatch.setattr("iblurry.data.images.read_picture", counted)
     samples = iter(stream)
     met = [next(samples)]
     wait_until(lambda: decoded.value == 9)
@@ -194,7 +193,7 @@ def test_an_interrupted_wait_leaves_nothing_half_read(stream_of, data, monkeypat
 
     stream, whole = stream_of(workers=1, ahead=3), list(in_memory(data))
     with monkeypatch.context() as patch:
-        patch.setattr("iblurry.data.prefetch.read_picture", slow)
+        patch.setattr("iblurry.data.images.read_picture", slow)
         samples = iter(stream)
         next(samples)
         threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -219,7 +218,7 @@ import multiprocessing, sys, time
 from pathlib import Path
 import numpy as np
 from iblurry.data.images import PictureFiles
-from iblurry.data.prefetch import Decoders
+from iblurry.data.images import Decoders
 
 folder = Path(sys.argv[1])  # without the guard that other ways to start processes need
 pictures = PictureFiles(folder, sorted(file.name for file in folder.iterdir()) * 50, (3, 224, 224))
@@ -279,7 +278,7 @@ def test_two_readers_at_the_same_time(stream_of, data) -> None:
 def test_how_many(data, monkeypatch) -> None:
     monkeypatch.delenv("IBLURRY_DECODERS", raising=False)
     assert default_workers() == max(1, usable_cores() - 1)
-    monkeypatch.setattr("iblurry.data.prefetch.usable_cores", lambda: 16)
+    monkeypatch.setattr("iblurry.data.images.usable_cores", lambda: 16)
     assert [default_workers(runs=runs) for runs in (1, 2, 5, 16, 99)] == [15, 7, 2, 1, 1]
     monkeypatch.setenv("IBLURRY_DECODERS", "3")
     assert decoders_for(data.train.images).workers == 3

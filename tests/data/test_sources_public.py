@@ -14,8 +14,7 @@ from scipy.io import loadmat, savemat
 
 from iblurry.data.load import load
 from iblurry.data.sources import folder as tiny
-from iblurry.data.sources.mnist import FILES, fashion_mnist, mnist
-from iblurry.data.sources.svhn import svhn
+from iblurry.data.sources.mnist import FILES, fashion_mnist, mnist, svhn
 from iblurry.errors import DataError
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from iblurry import Experiment, Hardware, Learner, run
-from iblurry.data.prefetch import usable_cores
+from iblurry.data.images import usable_cores
 from iblurry.engine import threads
 from iblurry.engine.eager import Eager
 from iblurry.learner.trainer import Trainer

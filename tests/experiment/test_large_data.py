@@ -11,9 +11,8 @@ import torch
 from PIL import Image
 
 from iblurry.data.dataset import Dataset
-from iblurry.data.images import PictureFiles
+from iblurry.data.images import PictureFiles, decoders_for
 from iblurry.data.load import load
-from iblurry.data.prefetch import decoders_for
 from iblurry.errors import DataError, StoppedError
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.evaluator import Evaluator

@@ -1,8 +1,9 @@
-"""MNIST and Fashion-MNIST: 70,000 grey images of 28 x 28 pixels each, in four idx files."""
+"""Published sets of small images: MNIST and Fashion-MNIST (28 x 28, grey, idx files), SVHN (32 x 32, .mat files)."""
 
 from __future__ import annotations
 
 import gzip
+import io
 import struct
 import zlib
 from pathlib import Path
@@ -27,7 +28,7 @@ def mnist(path: Path) -> Dataset:
     Y. LeCun, L. Bottou, Y. Bengio and P. Haffner, "Gradient-Based Learning Applied to Document Recognition", Proc. IEEE
     86(11), 1998; no licence is stated.
     """
-    return _read(path, "mnist", NAMES)
+    return _read_idx(path, "mnist", NAMES)
 
 
 def fashion_mnist(path: Path) -> Dataset:
@@ -36,10 +37,10 @@ def fashion_mnist(path: Path) -> Dataset:
     H. Xiao, K. Rasul and R. Vollgraf, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning
     Algorithms", arXiv:1708.07747, 2017; MIT licence.
     """
-    return _read(path, "fashion_mnist", _CLOTHES)
+    return _read_idx(path, "fashion_mnist", _CLOTHES)
 
 
-def _read(path: Path, name: str, classes: tuple[str, ...]) -> Dataset:
+def _read_idx(path: Path, name: str, classes: tuple[str, ...]) -> Dataset:
     with open_archive(path) as files:
         x_train, y_train, x_test, y_test = (_idx(files, name) for name in FILES)
     for images, labels, part in ((x_train, y_train, "training"), (x_test, y_test, "test")):
@@ -74,3 +75,32 @@ def _idx(files: Archive, name: str) -> NDArray[np.uint8]:
             "damaged, so get it again."
         )
     return np.frombuffer(raw, dtype=np.uint8, offset=start).reshape(shape)
+
+
+def svhn(path: Path) -> Dataset:
+    """Reads the folder (or archive) of train_32x32.mat and test_32x32.mat; their label 10 is the digit 0.
+
+    Y. Netzer, T. Wang, A. Coates, A. Bissacco, B. Wu and A. Y. Ng, "Reading Digits in Natural Images with Unsupervised
+    Feature Learning", NIPS workshop, 2011; for non-commercial use.
+    """
+    with open_archive(path) as files:
+        train, test = (_mat(files, f"{part}_32x32.mat") for part in ("train", "test"))
+    return Dataset.from_arrays(*train, *test, name="svhn", classes=NAMES)
+
+
+def _mat(files: Archive, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """(N, 3, 32, 32), (N,)."""
+    from scipy.io import loadmat
+
+    raw = files.read_base(name)
+    try:
+        held = loadmat(io.BytesIO(raw), variable_names=("X", "y"))
+        pixels, labels = held["X"].transpose(3, 2, 0, 1), held["y"].astype(np.int64).ravel()
+    except Exception as error:  # a damaged file can raise anything at all
+        raise DataError(f"{name} in {files.path} is not a readable .mat file with X and y; get it again.") from error
+    fits = pixels.dtype == np.uint8 and pixels.shape == (len(labels), 3, 32, 32)
+    if not fits or not {*labels.tolist()} <= {*range(1, 11)}:
+        raise DataError(
+            f"{name} in {files.path} has no bytes X (32, 32, 3, N) with N labels y of 1 to 10; get it again."
+        )
+    return pixels, labels % 10
