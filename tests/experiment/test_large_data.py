@@ -17,7 +17,7 @@ from iblurry.errors import DataError, StoppedError
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.evaluator import Evaluator
 from iblurry.launch.launch import run
-from tests.experiment.small import DATA, At, kept, small
+from tests.experiment.small import DATA, At, CrashError, crash, kept, small
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,16 @@ def test_a_run_is_the_same(name: str, place: Path, tmp_path: Path) -> None:
     second = run(one, tmp_path / "lazy", dataset=lazy(place))
     assert kept(second.folder) == kept(first.folder)
     assert second.summary is not None
+
+
+@pytest.mark.slow
+def test_a_run_that_crashed_goes_on(place: Path, tmp_path: Path) -> None:
+    one, data = small("clib"), lazy(place)
+    peace = run(one, tmp_path / "peace", dataset=data)
+    with pytest.raises(CrashError):
+        run(one, tmp_path / "war", dataset=data, callback=At(40, crash), checkpoints=CheckpointPolicy(samples=13))
+    again = run(one, tmp_path / "war", dataset=lazy(place))
+    assert kept(again.folder) == kept(peace.folder)
 
 
 @pytest.mark.slow

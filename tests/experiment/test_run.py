@@ -29,7 +29,7 @@ from iblurry.learner.learner import Learner
 from iblurry.parts import Constant
 from iblurry.storage import checkpoint
 from iblurry.storage.checkpoint import load_latest
-from tests.experiment.small import DATA, At, CrashError, Recorder, checkpoints, crash, small
+from tests.experiment.small import DATA, At, CrashError, Recorder, checkpoints, crash, kept, small
 
 FLOPS = 2 * (64 * 16 + 16 * 16 + 16 * 4)  # of the mlp for 1x8x8 and four classes
 
@@ -166,6 +166,22 @@ def test_checkpoints_by_time_and_by_sample(tmp_path, monkeypatch):
     saved.clear()
     run(small(seed=3), tmp_path)
     assert saved == [80]
+
+
+@pytest.mark.usefixtures("every_sample")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_the_same_call_goes_on(number, tmp_path):
+    whole = run(small(), tmp_path / "whole")
+    asking = At(33, lambda: os.kill(os.getpid(), number))
+    stopped = run(small(), tmp_path, callback=asking)
+    assert asking.acted
+    assert stopped.summary is None
+    assert stopped.metrics.samples == 28  # the last query
+    assert [path.name for path in checkpoints(stopped.folder)] == ["checkpoint-000000000033.safetensors"]
+    assert not (stopped.folder / "summary.json").exists()
+    done = run(small(), tmp_path)
+    assert done.summary is not None
+    assert kept(done.folder) == kept(whole.folder)
 
 
 @pytest.mark.usefixtures("every_sample")

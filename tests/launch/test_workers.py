@@ -252,3 +252,37 @@ def test_a_gpu_is_used_where_there_is_one_and_pays(tmp_path, monkeypatch):
 def test_bad_plans(bad, tmp_path):
     with pytest.raises(InputError, match=f"{next(iter(bad))}="):
         LaunchConfig(out=tmp_path, **bad)
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from iblurry.experiment.checkpointer import CheckpointPolicy
+from iblurry.launch.config import LaunchConfig
+from iblurry.launch.launch import run_all
+from tests.experiment.small import small
+
+if __name__ == "__main__":
+    some = [small("er"), small("clib"), small("er", seed=2)]
+    failures = {}
+    config = LaunchConfig(out=Path(sys.argv[1]), jobs=2, checkpoints=CheckpointPolicy(samples=2))
+    results = run_all(some, config, failures=failures)
+    assert not failures, failures
+    assert all(one.summary is not None for one in results)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [False, True])
+def test_two_sweeps_of_the_same_folder(kills, alone, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, script, tmp_path / "out"]
+    with subprocess.Popen(command, env=environment) as one, subprocess.Popen(command, env=environment) as other:
+        if kills:
+            wait_for(lambda: list(tmp_path.glob("out/*/journal.jsonl")))
+            one.kill()
+        assert other.wait(120) == 0
+        assert one.wait(120) == (-signal.SIGKILL if kills else 0)
+    assert [kept(tmp_path / "out" / run.name) for run in SOME] == alone
