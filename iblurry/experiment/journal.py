@@ -10,7 +10,8 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -21,6 +22,8 @@ from numpy.typing import NDArray
 from iblurry.errors import DataError, InputError
 from iblurry.storage.files import full_disk_error, sync_folder, write_all
 from iblurry.storage.untrusted import parse_json
+
+_fields: Callable[[Any], tuple[Field[Any], ...]] = cache(fields)  # of a kind of record
 
 
 def _is_count(value: object) -> bool:
@@ -54,7 +57,7 @@ class _Record:
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for field in fields(self):
+        for field in _fields(type(self)):
             value = getattr(self, field.name)
             is_legal, words = TYPES[str(field.type)]
             if not is_legal(value) or (field.name in POSITIVE and value < 1):
@@ -348,7 +351,7 @@ def encode(record: Record) -> bytes:
     >>> encode(NewClass(at=25, label="horse"))
     b'{"kind":"class","at":25,"label":"horse"}\\n'
     """
-    values = {"kind": record.kind} | {field.name: getattr(record, field.name) for field in fields(record)}
+    values = {"kind": record.kind} | {field.name: getattr(record, field.name) for field in _fields(type(record))}
     return json.dumps(values, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
@@ -359,7 +362,7 @@ def decode(line: bytes) -> Record:
     kind: Any = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise InputError(f"there is no kind {name!r}, only {', '.join(KINDS)}")
-    expected = [field.name for field in fields(kind)]
+    expected = [field.name for field in _fields(kind)]
     if list(values) != expected:
         raise InputError(f"a line of kind {name!r} has the keys {', '.join(expected)}, not {', '.join(values)}")
     record: Record = kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
