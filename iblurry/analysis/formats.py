@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from iblurry.analysis.describe import display_name
 from iblurry.analysis.significance import PairedComparison, caveats
-from iblurry.analysis.table import KEYS, NOTHING, RULE, Table, TableMetric, format_mean_std
+from iblurry.analysis.table import KEYS, NOTHING, RULE, Table, TableMetric, find_warnings, format_mean_std
 from iblurry.errors import InputError
 from iblurry.experiment.metrics import NO_BOUNDARIES, has_boundaries
 
@@ -218,7 +218,7 @@ def _table_notes(table: Table, *, bold: bool = True) -> list[str]:
         notes.append(f"Difference: ours minus the paper's; {RULE}.")
     notes += [*table.order_notes, *_describe_runs(table)]
     notes += [table.paper_note] if table.has_paper else []
-    return notes + [f"⚠ {warning}." for warning in _warnings(table)]
+    return notes + [f"⚠ {warning}." for warning in find_warnings(table.cells["paper"])]
 
 
 def rich_grid(
@@ -361,7 +361,7 @@ def _caption(table: Table, counts: set[int]) -> str:
     if table.cells["verdict"].notna().any():
         said.append("Difference: ours minus theirs; agrees: no further apart than two standard errors of it.")
     caption = escape_latex(" ".join(said))
-    return caption + "".join(rf" $^\dagger${escape_latex(warning)}." for warning in _warnings(table))
+    return caption + "".join(rf" $^\dagger${escape_latex(warning)}." for warning in find_warnings(table.cells["paper"]))
 
 
 def _describe_units(table: Table, over: str) -> str:
@@ -393,10 +393,6 @@ def _stopped(table: Table) -> list[dict[str, Any]]:
         for row, column, seed, run in table.all_runs
         if (stop := run.stopped) is not None
     ]
-
-
-def _warnings(table: Table) -> list[str]:
-    return list(dict.fromkeys(paper.warning for paper in table.cells["paper"] if paper and paper.warning))
 
 
 def _values(table: Table) -> list[dict[int, float]]:

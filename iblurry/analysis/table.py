@@ -203,6 +203,11 @@ class PaperNumber(MeanStd):
         return 1 if self.std is None else PAPER_SEEDS
 
 
+def find_warnings(numbers: Iterable[PaperNumber | None]) -> list[str]:
+    """Why numbers of the paper are not judged, each reason once."""
+    return list(dict.fromkeys(paper.warning for paper in numbers if paper and paper.warning))
+
+
 def standard_error(paper: PaperNumber, ours: MeanStd, n: int) -> float | None:
     """Compute that of ours minus the paper's: √(s_paper²/3 + s_ours²/n), for three seeds of the paper's and n of ours.
 
@@ -232,7 +237,8 @@ class Table:
 
     `values` has one line per run and metric: row, column, metric, seed, value. `cells` has one per row, column and
     metric, which are its index: n (runs), mean and std (not a number unless every run has one), best; paper (what it
-    prints there, or None), difference (ours minus the paper's) and verdict. The rest is what a table says in words.
+    prints there, or None), difference (ours minus the paper's), its standard error and verdict. The rest is what a
+    table says in words.
     """
 
     rows: tuple[str, ...]
@@ -273,12 +279,19 @@ class Table:
         return [(*place, seed, run) for place, seeds in self.runs.items() for seed, run in seeds.items()]
 
 
-def tabulate_runs(groups: Mapping[str, Sequence[Result]], metrics: Sequence[str] | None = None) -> Table:
-    """Make the table of `iblurry run` and `iblurry show`: a row per group of runs; by default the accuracies."""
+def tabulate_runs(
+    groups: Mapping[str, Sequence[Result]],
+    metrics: Sequence[str] | None = None,
+    paper: Mapping[tuple[str, str, str], PaperNumber] | None = None,
+) -> Table:
+    """Make the table of `iblurry run` and `iblurry show`: a row per group of runs; by default the accuracies.
+
+    `paper` has its numbers by row, column and metric.
+    """
     logged = logged_names(run for group in groups.values() for run in group)
     chosen = find_metrics(metrics or [*ACCURACY_METRICS], logged)
     runs = {(row, ""): {run.experiment.seed: run for run in group} for row, group in groups.items()}
-    frames = make_frames([*groups], [""], chosen, runs)
+    frames = make_frames([*groups], [""], chosen, runs, paper)
     return Table(rows=tuple(groups), columns=("",), metrics=chosen, runs=runs, **frames)
 
 
@@ -310,13 +323,14 @@ def make_frames(
     theirs = [(paper or {}).get(place) for place in places]
     cells["paper"] = pd.Series(theirs, cells.index, dtype=object)
     cells["difference"] = cells["mean"] - [float("nan") if one is None else one.mean for one in theirs]
-    verdicts = [
-        judge(cell.paper, MeanStd(cell.mean, None if cell.n < 2 else cell.std), cell.n)
+    both = [
+        (cell.paper, MeanStd(cell.mean, None if cell.n < 2 else cell.std), cell.n)
         if cell.paper and cell.mean == cell.mean
         else None
         for cell in cells.itertuples()
     ]
-    cells["verdict"] = pd.Series(verdicts, cells.index, dtype=object)
+    cells["error"] = pd.Series([sides and standard_error(*sides) for sides in both], cells.index, dtype=float)
+    cells["verdict"] = pd.Series([sides and judge(*sides) for sides in both], cells.index, dtype=object)
     return {"values": values, "cells": cells.drop(columns="count")}
 
 

@@ -87,16 +87,11 @@ def reproduction(results: Path, out: Path, notes: Path | None, as_json: bool) ->
     with replacing(out) as part:
         part.write_text(text, "utf-8")
     rows = [
-        {
-            "configuration": asdict(block.configuration),
-            "metric": metric,
-            "difference": comparison.difference,
-            "standard_error": comparison.standard_error,
-        }
-        | asdict(comparison)
+        {"configuration": asdict(block.configuration)}
+        | line
+        | {side: line[side] and asdict(line[side]) for side in ("paper", "ours")}
         for block in blocks
-        for metric, comparisons in block.comparisons.items()
-        for comparison in comparisons
+        for line in block.comparisons.drop(columns="misses").to_dict("records")
     ]
     lines = [f"{out}: {len(runs)} runs compared with the paper", *(f"Figure: {path}" for path in figures)]
     tell({"page": str(out), "figures": figures, "rows": rows}, "\n".join(lines), as_json=as_json)

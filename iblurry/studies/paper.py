@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from iblurry.analysis.describe import DISPLAY_NAMES, JOINT, describe_held_out, find_departures, group_runs
 from iblurry.analysis.table import (
@@ -16,12 +16,9 @@ from iblurry.analysis.table import (
     NOT_JUDGED,
     NOTHING,
     PAPER_SEEDS,
-    MeanStd,
     PaperNumber,
     Table,
     format_value,
-    judge,
-    standard_error,
     tabulate_runs,
 )
 from iblurry.components.edit import edit
@@ -31,6 +28,9 @@ from iblurry.experiment.result import Result
 from iblurry.experiment.settings import plain
 from iblurry.methods import METHODS
 from iblurry.streams.stream import IBlurry, Published
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 PAPER_METRICS = {"A_AUC": "a_auc", "A_avg": "a_avg", "F_last": "f_last", "final_accuracy": "a_last"}  # ours: Metrics
 NOT_RUN, NOT_PAPER, PROVISIONAL = "not run yet", "not in the paper", "(provisional)"
@@ -148,42 +148,6 @@ def load_paper() -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """One method, one metric: the paper's number and ours, percent."""
-
-    method: str | None  # our name for the paper's row; None where our row is none of its
-    row: str | None  # our row; None where there is no run
-    n: int  # seeds of ours
-    paper: PaperNumber | None
-    ours: MeanStd | None
-    verdict: str  # how they agree, in words
-
-    @property
-    def difference(self) -> float | None:
-        return self.ours.mean - self.paper.mean if self.ours and self.paper else None
-
-    @property
-    def standard_error(self) -> float | None:
-        """Standard error of the difference."""
-        return standard_error(self.paper, self.ours, self.n) if self.ours and self.paper else None
-
-    @property
-    def misses(self) -> bool:
-        return self.verdict.startswith((ABOVE, BELOW))
-
-    @property
-    def texts(self) -> tuple[str, str, str, str]:
-        """The paper's number, ours, the difference and its standard error, as tables print them.
-
-        ⚠ marks a number that is warned of.
-        """
-        warned = " ⚠" if self.paper and self.paper.warning else ""
-        difference = NOTHING if self.difference is None else f"{self.difference:+z.2f}"
-        error = NOTHING if self.standard_error is None else f"{self.standard_error:.2f}"
-        return format_value(self.paper) + warned, format_value(self.ours), difference, error
-
-
-@dataclass(frozen=True)
 class ComparisonBlock:
     """One configuration (a column of the paper's tables): our finished runs and how they compare."""
 
@@ -192,14 +156,47 @@ class ComparisonBlock:
     preferred: ComparisonBlock | None = None  # the same on the paper's own orders: its rows are judged, not these
 
     @cached_property
-    def table(self) -> Table:
-        """All four metrics of our runs."""
-        return tabulate_runs(self.groups)
+    def counterparts(self) -> dict[str, str | None]:
+        """Our name of the paper's row that each of our rows is; None for one that is none of its."""
+        return {row: find_counterpart(group[0].experiment) for row, group in self.groups.items()}
 
     @cached_property
-    def comparisons(self) -> dict[str, list[Comparison]]:
-        """Comparisons by metric of the paper: its rows in its order, then rows that only we have."""
-        return {metric: _compare_metric(metric, self) for metric in PAPER_METRICS}
+    def table(self) -> Table:
+        """All four metrics of our runs, beside the paper's numbers."""
+        paper = {
+            (row, "", ours): number
+            for row, method in self.counterparts.items()
+            for metric, ours in PAPER_METRICS.items()
+            if method and (number := paper_number(method, metric, self.configuration))
+        }
+        return tabulate_runs(self.groups, paper=paper)
+
+    @cached_property
+    def comparisons(self) -> DataFrame:
+        """A line per number: by metric, the paper's rows in its order with our runs of each, then what only we have.
+
+        Its columns: metric (as the paper calls it); method (our name for the paper's row; None where our row is none of
+        its) and row (ours; None where there is no run); n (seeds of ours); paper (a PaperNumber), ours (a MeanStd),
+        difference and its standard error, None where there is none; verdict (in words), and whether it is a miss.
+        """
+        import pandas as pd
+
+        names = ["metric", "method", "row", "n", "paper", "ours", "difference", "standard_error", "verdict"]
+        frame = pd.DataFrame(_compare(self), columns=names, dtype=object)
+        frame = frame.where(frame.notna(), None)
+        frame["misses"] = [verdict.startswith((ABOVE, BELOW)) for verdict in frame["verdict"]]
+        return frame
+
+
+def format_comparison(line: Any) -> tuple[str, str, str, str]:
+    """The paper's number, ours, the difference and its standard error, as tables print a line of comparisons.
+
+    ⚠ marks a number that is warned of.
+    """
+    warned = " ⚠" if line.paper and line.paper.warning else ""
+    difference = NOTHING if line.difference is None else f"{line.difference:+z.2f}"
+    error = NOTHING if line.standard_error is None else f"{line.standard_error:.2f}"
+    return format_value(line.paper) + warned, format_value(line.ours), difference, error
 
 
 def compare_with_paper(runs: Sequence[Result]) -> list[ComparisonBlock]:
@@ -223,17 +220,11 @@ def group_by_configuration(runs: Sequence[Result]) -> dict[Configuration, dict[s
     return {where: group_runs(found[where]) for where in wheres if where in found}
 
 
-def find_warnings(comparisons: Sequence[Comparison]) -> list[str]:
-    """Why numbers of the paper are not judged, each reason once."""
-    return list(dict.fromkeys(one.paper.warning for one in comparisons if one.paper and one.paper.warning))
-
-
-def describe_verdict(paper: PaperNumber, ours: MeanStd, n: int) -> str:
+def describe_verdict(verdict: str, paper: PaperNumber, n: int) -> str:
     """The verdict, why there is none, and whether it rests on fewer seeds than the paper has."""
-    word = judge(paper, ours, n)
-    if word == NOT_JUDGED:
-        return f"{word}: {'see the warning' if paper.warning else 'no spread'}"
-    return word if n >= PAPER_SEEDS else f"{word} {PROVISIONAL}"
+    if verdict == NOT_JUDGED:
+        return f"{verdict}: {'see the warning' if paper.warning else 'no spread'}"
+    return verdict if n >= PAPER_SEEDS else f"{verdict} {PROVISIONAL}"
 
 
 @cache
@@ -248,29 +239,28 @@ def _numbers() -> dict[tuple[Configuration | str, str, str], PaperNumber]:
     return found
 
 
-def _compare_metric(metric: str, block: ComparisonBlock) -> list[Comparison]:
-    """The paper's rows in its order, each with our runs of it; then what only we have."""
-    where = block.configuration
-    first = {name: group[0].experiment for name, group in block.groups.items()}
-    is_row = {name: find_counterpart(experiment) for name, experiment in first.items()}
-    cells = {row: (len(group), block.table.ours(row, "", PAPER_METRICS[metric])) for row, group in block.groups.items()}
-    found, own = [], []
-    for method in dict.fromkeys(
-        [*paper_rows(where), *filter(None, is_row.values()), None]
-    ):  # at last what only we have
-        number = paper_number(method, metric, where) if method else None
-        rows = [name for name in cells if is_row[name] == method]
-        if number is not None and not rows and block.preferred is None:
-            found.append(Comparison(method, None, 0, number, None, NOT_RUN))
-        for row in rows:
-            n, ours = cells[row]
-            if number is not None and ours is not None:
-                is_judged = block.preferred is None or row not in block.preferred.groups
-                verdict = describe_verdict(number, ours, n) if is_judged else ELSEWHERE
-                found.append(Comparison(method, row, n, number, ours, verdict))
-            elif ours is not None:
-                own.append(Comparison(method, row, n, None, ours, NOT_PAPER if method else _why_not(first[row])))
-    return found + own if metric != "final_accuracy" else found  # the paper has that for joint training alone
+def _compare(block: ComparisonBlock) -> Iterator[tuple[Any, ...]]:
+    """Lines of the comparisons, column by column."""
+    where, cells = block.configuration, {cell.Index: cell for cell in block.table.cells.itertuples()}
+    # at last what only we have
+    methods = dict.fromkeys([*paper_rows(where), *filter(None, block.counterparts.values()), None])
+    for metric, name in PAPER_METRICS.items():
+        own = []
+        for method in methods:
+            rows = [row for row, counterpart in block.counterparts.items() if counterpart == method]
+            number = paper_number(method, metric, where) if method else None
+            if number is not None and not rows and block.preferred is None:
+                yield metric, method, None, 0, number, None, None, None, NOT_RUN
+            for row in rows:
+                ours, cell = block.table.ours(row, "", name), cells[row, "", name]
+                line = (metric, method, row, cell.n, cell.paper, ours, cell.difference, cell.error)
+                if ours is not None and cell.paper is None:
+                    own.append((*line, NOT_PAPER if method else _why_not(block.groups[row][0].experiment)))
+                elif ours is not None:
+                    is_judged = block.preferred is None or row not in block.preferred.groups
+                    yield *line, describe_verdict(cell.verdict, cell.paper, cell.n) if is_judged else ELSEWHERE
+        if metric != "final_accuracy":  # the paper has that for joint training alone
+            yield from own
 
 
 def _why_not(experiment: Experiment) -> str:

@@ -28,6 +28,7 @@ from iblurry.analysis.table import (
     RULE,
     MeanStd,
     Table,
+    find_warnings,
     format_value,
     tabulate_runs,
     training_tflops,
@@ -44,10 +45,9 @@ from iblurry.studies.paper import (
     COUNTERPARTS,
     NOT_RUN,
     PAPER_METRICS,
-    Comparison,
     ComparisonBlock,
     configuration_of,
-    find_warnings,
+    format_comparison,
     group_by_configuration,
     load_paper,
 )
@@ -55,7 +55,7 @@ from iblurry.studies.study import SEEDS, Study
 from iblurry.version import __version__
 
 if TYPE_CHECKING:
-    from pandas import Series
+    from pandas import DataFrame, Series
 
 TERMS = {
     "A_AUC ↑": "area under the curve of accuracy to samples: the mean accuracy over the whole stream.",
@@ -337,15 +337,15 @@ def _number(number: MeanStd | None, *, is_best: bool = False) -> Html:
 
 def _beside_paper(block: ReportBlock) -> Html | None:
     """The paper's numbers and ours, one table per metric; None where it has none for this configuration."""
-    found = block.paper.comparisons.items()
-    return join([_compare(block, name, made) for name, made in found if any(one.paper for one in made)]) or None
+    found = block.paper.comparisons.groupby("metric", sort=False)
+    return join([_compare(block, name, lines) for name, lines in found if lines["paper"].notna().any()]) or None
 
 
-def _compare(block: ReportBlock, name: str, comparisons: Sequence[Comparison]) -> Html:
+def _compare(block: ReportBlock, name: str, comparisons: DataFrame) -> Html:
     """Our runs with the paper's numbers; its rows that were not run wait below."""
     lines, rest = [], []
-    for one in comparisons:
-        paper, ours, difference, error = one.texts
+    for one in comparisons.itertuples():
+        paper, ours, difference, error = format_comparison(one)
         paper_cell = cell(paper, one.paper.mean if one.paper else None, class_="n")
         theirs = COUNTERPARTS[one.method] if one.method and one.paper else "–"
         if one.row is None or one.ours is None:
@@ -366,7 +366,7 @@ def _compare(block: ReportBlock, name: str, comparisons: Sequence[Comparison]) -
             tag("h4", metric(name)),
             table(heads, lines, caption=caption, sides="llrrrrrl") if lines else None,
             tag("details", tag("summary", count), not_run) if rest else None,
-            *(tag("p", f"⚠ {warning}.", class_="note") for warning in find_warnings(comparisons)),
+            *(tag("p", f"⚠ {warning}.", class_="note") for warning in find_warnings(comparisons["paper"])),
         ]
     )
 

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from iblurry.analysis.describe import describe_noted, make_slug, run_command
 from iblurry.analysis.figures.curves import draw_curves
 from iblurry.analysis.formats import markdown_grid, runs_to_markdown
 from iblurry.analysis.results import results_frame
-from iblurry.analysis.table import ABOVE, ACCURACY_METRICS, AGREES, BELOW, ERRORS, NOTHING, PAPER_SEEDS
+from iblurry.analysis.table import ABOVE, ACCURACY_METRICS, AGREES, BELOW, ERRORS, NOTHING, PAPER_SEEDS, find_warnings
 from iblurry.errors import DataError, UnknownNameError
 from iblurry.experiment.environment import LAST_BITS
 from iblurry.experiment.result import Result
@@ -27,15 +28,17 @@ from iblurry.studies.paper import (
     NOT_RUN,
     PAPER_METRICS,
     PROVISIONAL,
-    Comparison,
     ComparisonBlock,
     Configuration,
-    find_warnings,
+    format_comparison,
     load_paper,
     paper_configurations,
     paper_number,
     paper_rows,
 )
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 HEADINGS = {
     "A_AUC": "A_AUC",
@@ -192,9 +195,8 @@ def _block(block: ComparisonBlock, stem: str) -> str:
         parts.append(PUBLISHED if block.configuration.published else DRAWN)
     else:
         parts.append("No run has been collected for this configuration yet.")
-    for metric, comparisons in block.comparisons.items():
-        if comparisons:
-            parts += [f"### {HEADINGS[metric]}", _table(comparisons)]
+    for metric, lines in block.comparisons.groupby("metric", sort=False):
+        parts += [f"### {HEADINGS[metric]}", _table(lines)]
     if block.groups:
         image = f"images/{figure_name(block.configuration, stem)}"
         parts += ["### Curves", f"![Accuracy to samples seen, {block.configuration}]({image})"]
@@ -203,20 +205,20 @@ def _block(block: ComparisonBlock, stem: str) -> str:
     return "\n\n".join(parts)
 
 
-def _table(comparisons: Sequence[Comparison]) -> str:
+def _table(comparisons: DataFrame) -> str:
     lines = [
         [
             COUNTERPARTS[one.method] if one.method else "–",
             f"`{one.row or one.method}`",
             str(one.n) if one.n else "–",
-            *one.texts,
+            *format_comparison(one),
             one.verdict,
         ]
-        for one in comparisons
+        for one in comparisons.itertuples()
     ]
     heads = ["paper's row", "our method", "n", "paper", "ours", "difference", "standard error", "verdict"]
     table = markdown_grid(heads, lines, sides="llrrrrrl")
-    return "\n\n".join([table, *(f"⚠ {warning}." for warning in find_warnings(comparisons))])
+    return "\n\n".join([table, *(f"⚠ {warning}." for warning in find_warnings(comparisons["paper"]))])
 
 
 def _runs(block: ComparisonBlock) -> str:
@@ -247,19 +249,17 @@ def _misses(blocks: Sequence[ComparisonBlock], notes: Sequence[Note]) -> list[li
     """Each number above or below the paper's, in words; the last is TESTED or OPEN."""
     return [
         [
-            *(str(block.configuration), f"`{one.row}`", metric, *one.texts[2:], one.verdict),
-            TESTED if any(note.explains(one.row, metric, block.configuration) for note in notes) else OPEN,
+            *(str(block.configuration), f"`{one.row}`", one.metric, *format_comparison(one)[2:], one.verdict),
+            TESTED if any(note.explains(one.row, one.metric, block.configuration) for note in notes) else OPEN,
         ]
         for block in blocks
-        for metric, comparisons in block.comparisons.items()
-        for one in comparisons
-        if one.misses and one.row is not None
+        for one in block.comparisons[block.comparisons["misses"]].itertuples()
     ]
 
 
 def _summary(blocks: Sequence[ComparisonBlock], misses: Sequence[Sequence[str]]) -> str:
     """How many numbers agree; nothing where none is judged."""
-    shown = [one.verdict for block in blocks for group in block.comparisons.values() for one in group]
+    shown = [verdict for block in blocks for verdict in block.comparisons["verdict"]]
     counts = {word: sum(verdict.startswith(word) for verdict in shown) for word in (AGREES, ABOVE, BELOW)}
     if not sum(counts.values()):
         return ""

@@ -20,6 +20,16 @@ from iblurry.studies.paper import (
 from tests.studies.written import usual, write_run
 
 
+def lines(block, metric="A_AUC"):
+    """Its comparisons by one metric."""
+    frame = block.comparisons
+    return [*frame[frame["metric"] == metric].itertuples()]
+
+
+def verdict(paper, ours, n):
+    return describe_verdict(judge(paper, ours, n), paper, n)
+
+
 def runs(tmp_path, *experiments_and_levels):
     """Written, and read again; with what their A_AUC and A_avg must be."""
     written = [write_run(tmp_path, experiment, level) for experiment, level in experiments_and_levels]
@@ -40,18 +50,18 @@ def runs(tmp_path, *experiments_and_levels):
     ],
 )
 def test_verdicts(mean, std, n, words):
-    assert describe_verdict(PaperNumber(70.26, 1.28, (1,)), MeanStd(mean, std), n) == words
+    assert verdict(PaperNumber(70.26, 1.28, (1,)), MeanStd(mean, std), n) == words
     copied = PaperNumber(70.26, 1.28, (1,), warning="a copy")
-    assert describe_verdict(copied, MeanStd(mean, std), n) == "not judged: see the warning"
+    assert verdict(copied, MeanStd(mean, std), n) == "not judged: see the warning"
 
 
 def test_a_number_without_a_spread_is_judged_by_ours():
     """As one more run of ours: √(0.3² + 0.3²/3) = 0.35."""
     alone = PaperNumber(96.03, None, (1,))
     assert standard_error(alone, MeanStd(95.8, 0.3), 3) == pytest.approx(0.3464, abs=1e-4)
-    assert describe_verdict(alone, MeanStd(95.4, 0.3), 3) == "agrees"
-    assert describe_verdict(alone, MeanStd(95.3, 0.3), 3) == "below"
-    assert describe_verdict(alone, MeanStd(96.03, None), 1) == "not judged: no spread"
+    assert verdict(alone, MeanStd(95.4, 0.3), 3) == "agrees"
+    assert verdict(alone, MeanStd(95.3, 0.3), 3) == "below"
+    assert verdict(alone, MeanStd(96.03, None), 1) == "not judged: no spread"
 
 
 @pytest.mark.slow
@@ -72,7 +82,7 @@ def test_numbers_recomputed(tmp_path):
     (block,) = compare_with_paper(found)
     assert block.configuration == paper_configurations()[0]
     for metric, values in zip(("A_AUC", "A_avg"), numbers.T, strict=True):
-        (one,) = [one for one in block.comparisons[metric] if one.row == "clib"]
+        (one,) = [one for one in lines(block, metric) if one.row == "clib"]
         assert (one.method, one.n) == ("clib", 3)
         mean = values.sum() / 3
         assert one.ours.mean == pytest.approx(mean)
@@ -80,8 +90,7 @@ def test_numbers_recomputed(tmp_path):
         assert one.paper == paper_number("clib", metric, block.configuration)
         assert one.difference == pytest.approx(mean - one.paper.mean)
         assert one.standard_error == pytest.approx(np.sqrt(one.paper.std**2 / 3 + values.var(ddof=1) / 3))
-    by_metric = {metric: {one.row for one in rows} for metric, rows in block.comparisons.items()}
-    assert by_metric == {
+    assert block.comparisons.groupby("metric")["row"].agg(set).to_dict() == {
         "A_AUC": {None, "clib"},
         "A_avg": {None, "clib"},
         "F_last": {None, "clib"},
@@ -94,7 +103,7 @@ def test_a_method_that_departs_is_not_the_papers(tmp_path):
     small = edit(usual("er"), "network=mlp")
     found, _ = runs(tmp_path, (short, 71), (small, 58), (usual("clib-balanced"), 70))
     (block,) = compare_with_paper(found)
-    own = {one.row: one for one in block.comparisons["A_AUC"] if one.row}
+    own = {one.row: one for one in lines(block) if one.row}
     assert [one.paper for one in own.values()] == [None, None, None]
     assert [one.difference for one in own.values()] == [None, None, None]
     verdicts = {row.split()[0]: one.verdict for row, one in own.items()}
@@ -103,7 +112,7 @@ def test_a_method_that_departs_is_not_the_papers(tmp_path):
         "er": "not in the paper: network=mlp",
         "clib-balanced": "not in the paper",
     }
-    waiting = {one.method for one in block.comparisons["A_AUC"] if one.verdict == "not run yet"}
+    waiting = {one.method for one in lines(block) if one.verdict == "not run yet"}
     assert {"clib", "er"} < waiting
 
 
@@ -132,10 +141,10 @@ def test_joint_training_is_compared_at_the_end(tmp_path):
     found, _ = runs(tmp_path, (usual("joint"), 95.9), (usual("joint", disjoint=0), 95.9))
     main, other = compare_with_paper(found)
     for block in (main, other):
-        (one,) = block.comparisons["final_accuracy"]
+        (one,) = lines(block, "final_accuracy")
         assert (one.row, one.paper.mean) == ("joint", 96.03)
         assert one.ours.mean == pytest.approx(95.9, abs=2)
-        assert not [one for one in block.comparisons["A_AUC"] if one.row]
+        assert not [one for one in lines(block) if one.row]
 
 
 def test_configurations_in_the_papers_order_and_others_last(tmp_path):
@@ -168,15 +177,15 @@ def test_published_and_drawn_orders_are_never_averaged(tmp_path):
     assert [block.configuration.published for block in (first, second)] == [True, False]
     assert str(first.configuration) == "cifar10, i-Blurry-50-10 (published), 5 tasks, memory 500"
     assert (set(first.groups), set(second.groups)) == ({"er", "mir"}, {"er", "clib"})
-    ours, drawn = (next(one for one in b.comparisons["A_AUC"] if one.row == "er") for b in (first, second))
+    ours, drawn = (next(one for one in lines(b) if one.row == "er") for b in (first, second))
     assert ours.ours.mean == pytest.approx(numbers[3:6, 0].mean())
     assert drawn.ours.mean == pytest.approx(numbers[:3, 0].mean())
     assert (ours.paper, ours.verdict, ours.misses) == (drawn.paper, "agrees", False)
     assert (drawn.verdict, drawn.misses) == ("not judged: the published orders are", False)
-    waiting = [{one.method for one in block.comparisons["A_AUC"] if one.row is None} for block in (first, second)]
+    waiting = [{one.method for one in lines(block) if one.row is None} for block in (first, second)]
     assert "clib" in waiting[0]
     assert not waiting[1]
-    (clib,) = [one for one in second.comparisons["A_AUC"] if one.row == "clib"]
+    (clib,) = [one for one in lines(second) if one.row == "clib"]
     assert clib.verdict == "agrees (provisional)"  # on published orders it has no runs
 
 
@@ -187,5 +196,5 @@ def test_published_orders_of_other_numbers_are_the_papers_configurations(tmp_pat
     assert [block.configuration.column for block in blocks] == [
         configuration_of(usual("clib", disjoint=share)) for share in (50, 0, 100)
     ]
-    papers = [next(one.paper.mean for one in b.comparisons["A_AUC"] if one.row == "clib") for b in blocks]
+    papers = [next(one.paper.mean for one in lines(b) if one.row == "clib") for b in blocks]
     assert papers == [70.26, 68.87, 78.58]

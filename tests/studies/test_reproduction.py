@@ -35,10 +35,10 @@ def section(text, heading):
 
 def test_a_row_has_paper_ours_difference_and_verdict(blocks):
     text = reproduction_page(blocks)
-    ours = next(one for one in blocks[0].comparisons["A_AUC"] if one.row == "clib")
-    line = f"| CLIB | `clib` | 3 | 70.26 ± 1.28 | {ours.ours.mean:.2f} ± {ours.ours.std:.2f} | "
-    error = (1.28**2 / 3 + ours.ours.std**2 / 3) ** 0.5
-    assert f"{line}{ours.ours.mean - 70.26:+.2f} | {error:.2f} | agrees |" in section(text, "### A_AUC").splitlines()
+    ours = blocks[0].table.ours("clib", "", "a_auc")
+    line = f"| CLIB | `clib` | 3 | 70.26 ± 1.28 | {ours.mean:.2f} ± {ours.std:.2f} | "
+    error = (1.28**2 / 3 + ours.std**2 / 3) ** 0.5
+    assert f"{line}{ours.mean - 70.26:+.2f} | {error:.2f} | agrees |" in section(text, "### A_AUC").splitlines()
     waiting = "| GDumb | `gdumb` | – | 53.20 ± 1.93 | – | – | – | not run yet |"
     assert waiting in section(text, "### A_AUC").splitlines()
     assert "| – | `mine` | 1 | – | " in section(text, "### A_AUC")
@@ -57,8 +57,8 @@ def test_misses_are_listed_and_open_until_a_test_explains_them(blocks):
     assert re.search(er.replace("open", "tested"), misses)
     assert re.search(r"`er` \| A_avg \|.* \| open \|", misses)  # of another metric nothing was said
     assert misses.rstrip().endswith(f"{note}\n\n- **ER-like.** All.")
-    judged = [one for block in blocks for found in block.comparisons.values() for one in found if one.standard_error]
-    words = [one.verdict.split()[0] for one in judged]
+    judged = [block.comparisons.dropna(subset="standard_error") for block in blocks]
+    words = [verdict.split()[0] for found in judged for verdict in found["verdict"]]
     agree, below, above = (words.count(word) for word in ("agrees", "below", "above"))
     counted = f"Of {agree + below + above} numbers that are judged, {agree} agree, {above} are above and {below} below."
     assert f"{counted} Of these {above + below} misses, {misses.count('| open |')} are open." in told
