@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iblurry.cli.live.connect import token_option
-from iblurry.cli.options import PLACE, GroupedCommand, OutputFolder, Shape, import_option
+from iblurry.cli.options import COUNT, PLACE, GroupedCommand, OutputFolder, Shape, add, declare, import_option
 from iblurry.errors import InputError
 from iblurry.live import log_lines
 from iblurry.storage.files import private_files
@@ -20,16 +20,71 @@ if TYPE_CHECKING:
     from iblurry.live.settings import Settings
 
 LIBRARIES = ("fastapi", "uvicorn", "httptools", "prometheus_client")  # the extra `live`
-GROUPS = {
-    "Learning (an existing folder keeps its settings)": (
-        *("method", "network", "memory", "image", "max_classes", "seed", "updates_per_sample", "batch"),
-        *("measure_every", "initialise", "freeze", "augment", "modules"),
-    ),
-    "Places": ("data_dir", "begin", "host", "port", "token", "token_file", "as_json"),
-    "Machine": ("device", "threads", "queue", "idle_updates", "unknown_rate", "log_level", "log_format"),
-}
-POSITIVE = click.IntRange(1)
 IDLE_UPDATES = 5000  # some minutes of a small network on one core
+LEARNING = declare(  # the settings of a folder; `Settings` has their defaults
+    {
+        "method": ("NAME", None, "See `iblurry methods`.  [default: clib]"),
+        "network": ("NAME", None, "convnet, mlp, resnet18, resnet34, or your own.  [default: convnet]"),
+        "memory": ("K", COUNT, "How many samples may be stored.  [default: 500]"),
+        "image": ("CxHxW", Shape(), "Channels, height, width.  [default: 3x32x32]"),
+        "max_classes": ("N", COUNT, "Maximum number of labels.  [default: 100]"),
+        "seed": ("S", click.IntRange(0), "Seed of all random numbers.  [default: 1]"),
+        "updates_per_sample": ("U", None, "Such as 1, 3 or 1/4.  [default: 1]"),
+        "batch": ("B", COUNT, "Samples of an update.  [default: 16]"),
+        "measure_every": ("N", COUNT, "Updates between two measurements of the memory's loss.  [default: 20]"),
+        "initialise": (
+            "[redraw|keep]",
+            click.Choice(["redraw", "keep"]),
+            "Draw the weights, or keep them as built.",
+        ),
+        "freeze": ("NAMES", None, "body, or parts of it, that are not trained.  [default: none]"),
+        "augment": (
+            "NAME",
+            None,
+            "Transform of training images, NAME:field=value,...; repeatable; or none.  [default: random crops]",
+        ),
+    },
+    many=["augment"],
+)
+PLACES = declare(
+    {
+        "data_dir": ("FOLDER", OutputFolder(), "Where samples, checkpoints and these settings are kept."),
+        "from": ("FOLDER", PLACE, "Continue with the learner of a run or of another service, or a saved one."),
+        "host": ("NAME", None, "Addresses other than loopback need a token."),
+        "port": ("P", click.IntRange(0, 65535), "0: any that is free."),
+    },
+    data_dir="live",
+    host="127.0.0.1",
+    port=8000,
+)
+MACHINE = declare(
+    {
+        "device": ("NAME", None, "auto, cpu or cuda.  [default: cpu]"),
+        "threads": ("T", COUNT, "Threads of the learner.  [default: 1]"),
+        "queue": ("N", COUNT, "Samples that may wait to be learnt.  [default: 1000]"),
+        "idle_updates": (
+            "N",
+            click.IntRange(0),
+            "Updates from the memory after the last sample, while idle; 0: none.",
+        ),
+        "unknown_rate": (
+            "R",
+            click.FloatRange(0, 0.5),
+            "Share of samples of known classes that may be answered `unknown`; 0: never.",
+        ),
+        "log_level": (f"[{'|'.join(log_lines.LEVELS)}]", click.Choice(log_lines.LEVELS), "Of lines on standard error."),
+        "log_format": ("[text|json]", click.Choice(["text", "json"]), "Format of these lines."),
+    },
+    idle_updates=IDLE_UPDATES,
+    unknown_rate=0.05,
+    log_level="info",
+    log_format="text",
+)
+GROUPS = {
+    "Learning (an existing folder keeps its settings)": (*LEARNING, "modules"),
+    "Places": (*PLACES, "token", "token_file", "as_json"),
+    "Machine": MACHINE,
+}
 EXAMPLES = """\b
 Examples:
   iblurry live serve
@@ -41,69 +96,12 @@ Examples:
 
 
 @click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
-@click.option("--method", metavar="NAME", help="See `iblurry methods`.  [default: clib]")
-@click.option("--network", metavar="NAME", help="convnet, mlp, resnet18, resnet34, or your own.  [default: convnet]")
-@click.option("--memory", metavar="K", type=POSITIVE, help="How many samples may be stored.  [default: 500]")
-@click.option("--image", metavar="CxHxW", type=Shape(), help="Channels, height, width.  [default: 3x32x32]")
-@click.option("--max-classes", metavar="N", type=POSITIVE, help="Maximum number of labels.  [default: 100]")
-@click.option("--seed", metavar="S", type=click.IntRange(0), help="Seed of all random numbers.  [default: 1]")
-@click.option("--updates-per-sample", metavar="U", help="Such as 1, 3 or 1/4.  [default: 1]")
-@click.option("--batch", metavar="B", type=POSITIVE, help="Samples of an update.  [default: 16]")
-@click.option(
-    "--measure-every",
-    metavar="N",
-    type=POSITIVE,
-    help="Updates between two measurements of the memory's loss.  [default: 20]",
-)
-@click.option("--initialise", type=click.Choice(["redraw", "keep"]), help="Draw the weights, or keep them as built.")
-@click.option("--freeze", metavar="NAMES", help="body, or parts of it, that are not trained.  [default: none]")
-@click.option(
-    "--augment",
-    metavar="NAME",
-    multiple=True,
-    callback=lambda context, option, given: given or None,
-    help="Transform of training images, NAME:field=value,...; repeatable; or none.  [default: random crops]",
-)
+@add(LEARNING | PLACES | MACHINE)
 @import_option
-@click.option(
-    "--data-dir",
-    type=OutputFolder(),
-    default="live",
-    help="Where samples, checkpoints and these settings are kept.",
-)
-@click.option(
-    "--from",
-    "begin",
-    metavar="FOLDER",
-    type=PLACE,
-    help="Continue with the learner of a run or of another service, or a saved one.",
-)
-@click.option("--host", metavar="NAME", default="127.0.0.1", help="Addresses other than loopback need a token.")
-@click.option("--port", metavar="P", type=click.IntRange(0, 65535), default=8000, help="0: any that is free.")
 @token_option
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when the service is ready.")
-@click.option("--device", metavar="NAME", help="auto, cpu or cuda.  [default: cpu]")
-@click.option("--threads", metavar="T", type=POSITIVE, help="Threads of the learner.  [default: 1]")
-@click.option("--queue", metavar="N", type=POSITIVE, help="Samples that may wait to be learnt.  [default: 1000]")
-@click.option(
-    "--idle-updates",
-    metavar="N",
-    type=click.IntRange(0),
-    default=IDLE_UPDATES,
-    help="Updates from the memory after the last sample, while idle; 0: none.",
-)
-@click.option(
-    "--unknown-rate",
-    metavar="R",
-    type=click.FloatRange(0, 0.5),
-    default=0.05,
-    help="Share of samples of known classes that may be answered `unknown`; 0: never.",
-)
-@click.option("--log-level", type=click.Choice(log_lines.LEVELS), default="info", help="Of lines on standard error.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Format of these lines.")
 def serve(
     data_dir: Path,
-    begin: Path | None,
     host: str,
     port: int,
     token: str | None,
@@ -128,7 +126,8 @@ def serve(
     from iblurry.live.service import Service
     from iblurry.live.settings import Settings
 
-    given = {name: value for name, value in settings.items() if value is not None}
+    begin = settings.pop("from")  # no name of an argument
+    given = {name: value for name, value in settings.items() if value not in (None, ())}
     if "augment" in given:
         given["augment"] = [] if given["augment"] == ("none",) else list(map(_transform, given["augment"]))
     limits = Limits() if queue is None else Limits(queue=queue)
