@@ -8,7 +8,6 @@ import torch
 
 from iblurry.engine.eager import Eager, Precision
 from iblurry.engine.graph import Graph
-from iblurry.errors import InputError
 
 
 def make_engine(device: str = "cpu", precision: Precision | None = None) -> Eager:
@@ -17,12 +16,9 @@ def make_engine(device: str = "cpu", precision: Precision | None = None) -> Eage
     >>> make_engine("cpu").precision
     'float32'
     """
-    kind = device.split(":", 1)[0]
-    if kind == "cpu":
-        return Eager(device, precision or "float32")
-    if kind == "cuda":
+    if device.startswith("cuda"):
         return Graph(device, precision or "bfloat16")
-    raise InputError(f"device={device!r} is neither 'cpu' nor 'cuda' (or one of several, as 'cuda:1').")
+    return Eager(device, precision or "float32")
 
 
 def default_device(*, heavy: bool) -> str:

@@ -23,6 +23,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 Precision = Literal["float32", "bfloat16"]
+DEVICES = "give 'cpu', 'cuda' or 'cuda:1'"
 HIGH, NORMAL = -1, 0  # priorities of CUDA streams: whose kernels a GPU starts first when it has room for some
 
 
@@ -43,7 +44,9 @@ class Eager:
         try:
             self.device = torch.device(device)
         except RuntimeError as error:
-            raise InputError(f"device={device!r} is not a device; give 'cpu', 'cuda' or 'cuda:1'.") from error
+            raise InputError(f"device={device!r} is not a device; {DEVICES}.") from error
+        if self.device.type not in ("cpu", "cuda"):
+            raise InputError(f"device={str(device)!r} cannot be used; {DEVICES}.")
         if precision not in ("float32", "bfloat16"):
             raise InputError(f"precision={precision!r} is neither 'float32' nor 'bfloat16'.")
         if self.device.type == "cuda" and not torch.cuda.is_available():

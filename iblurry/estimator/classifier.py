@@ -21,7 +21,7 @@ from iblurry.engine.eager import Eager
 from iblurry.engine.threads import default_threads, torch_threads
 from iblurry.errors import InputError, whole_number
 from iblurry.estimator.validation import Shape, as_images, as_table, check_targets, from_images, merge_classes, to_label
-from iblurry.learner.config import LearnerConfig
+from iblurry.learner.config import LearnerConfig, image_shape
 from iblurry.learner.learner import Learner
 from iblurry.methods import Hyperparameters
 from iblurry.methods import method as method_named
@@ -43,14 +43,11 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     method : str or Method, default "clib"
         A name in METHODS or a Method; one that needs no task ends and does not train when queried.
     network : str, callable or nn.Module, optional
-        A name, a factory or a body, as `Learner` takes them, for images; "mlp" for a table and "convnet" for images
-        unless given. "frozen:NAME" is NAME with freeze="body".
+        As in `LearnerConfig`, for images; "mlp" for a table and "convnet" for images unless given.
     initialise : {"redraw", "keep"}, optional
-        Whether the network's weights are drawn by the package's rules or stay as they are made; unless given, drawn for
-        the built-in networks, kept for a user's.
     freeze : str, default "none"
-        "body", or names of its submodules and parameters, separated by commas, that are not trained. Of images,
-        features of a frozen body are computed once and kept in place of pixels.
+        Which weights are drawn, kept or not trained, as in `LearnerConfig`; of a table, rows are kept instead of
+        features.
     memory : int, default 500
         Samples that may be kept.
     max_classes : int, default 100
@@ -174,7 +171,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None
     ) -> tuple[NDArray[np.uint8], NDArray[Any]]:
         """Builds a learner for rows like these; returns the converted rows."""
-        table, shape = as_table(X, _check_shape(self.shape))
+        table, shape = as_table(X, None if self.shape is None else image_shape("shape", self.shape))
         table, targets = self._checked(table, y, shape=shape, reset=True)
         config = self._learner_config(table.shape[1], shape)
         images, known = as_images(table, shape), merge_classes(None, targets, classes, most=config.rows)
@@ -199,7 +196,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "augment": _check_augment(self.augment, network, shape, freeze),
             "seed": self._seed(),
             "boundaries": False,
-            "device": _check_device(self.device),
+            "device": str(self.device),
         }
         if shape is not None:
             return LearnerConfig(**config, image=shape, network=network)
@@ -353,35 +350,21 @@ def _build_learner(config: LearnerConfig) -> Learner:
     return Learner(config, engine=(Eager if is_table else make_engine)(config.device or "cpu"))
 
 
-def _check_shape(given: Any) -> Shape | None:
-    """The parameter `shape` as a tuple."""
-    if given is None:
-        return None
-    try:
-        channels, height, width = (whole_number("shape", side, 1) for side in given)
-    except (TypeError, ValueError) as error:  # InputError is a ValueError
-        raise InputError(
-            f"shape={given!r}: the shape of an image is (channels, height, width), such as (3, 32, 32)."
-        ) from error
-    return channels, height, width
-
-
-def _check_method(given: Any, pace: dict[str, Any]) -> Any:
+def _check_method(given: Any, pace: dict[str, Any]) -> Method:
     """A method; `pace` has the parameters that one given by its name gets, and any other has its own."""
-    made = given
+    hyperparameters = None
     if isinstance(given, str):
         updates = pace["updates_per_sample"]
         check_updates(updates)
         batch, measure = (whole_number(name, pace[name], 1) for name in ("batch_size", "measure_every"))
-        made = method_named(given, Hyperparameters(batch=batch, updates_per_sample=updates, measure_every=measure))
+        hyperparameters = Hyperparameters(batch=batch, updates_per_sample=updates, measure_every=measure)
     elif pace != PACE:
         changed = ", ".join(f"{name}={value!r}" for name, value in pace.items() if value != PACE[name])
         raise InputError(
             f"{changed} is only for a method given by its name; leave it out, or set it in the method, as in "
             "clib(Hyperparameters(batch=32))."
         )
-    if not isinstance(made, Method):
-        return made  # which a configuration refuses
+    made = method_named(given, hyperparameters)
     if made.refit is not None:
         raise InputError(
             f"The method {made.name} trains a network when it predicts, which an estimator must not do; use another, "
@@ -408,12 +391,6 @@ def _check_augment(given: Any, network: str, shape: Shape | None, freeze: str) -
     keeps_pixels = shape is None or freeze != "body"
     is_still = shape is None or network.partition(":")[0] == "mlp"  # an mlp does not know which pixels are neighbours
     return NO_AUGMENT if given is None and keeps_pixels and is_still else given
-
-
-def _check_device(given: Any) -> str:
-    if str(given).split(":", 1)[0] not in ("cpu", "cuda"):
-        raise InputError(f"device={given!r} is neither 'cpu' nor 'cuda' (or one of several, as 'cuda:1').")
-    return str(given)
 
 
 def _to_arrays(state: Any) -> Any:

@@ -21,6 +21,7 @@ from iblurry.components.component import Component
 from iblurry.data.dataset import Dataset, with_train, with_validation
 from iblurry.errors import InputError, UnknownNameError, check_fields, check_type
 from iblurry.experiment.settings import fit_setting
+from iblurry.learner.config import LearnerConfig
 from iblurry.methods import method as method_named
 from iblurry.methods.method import Method
 from iblurry.methods.recipe import Slots
@@ -30,7 +31,6 @@ from iblurry.streams.stream import DRAWN, IBlurry, Stream, make_stream
 
 if TYPE_CHECKING:
     from iblurry.engine.eager import Eager
-    from iblurry.learner.config import LearnerConfig
     from iblurry.learner.learner import Learner
 
 RANGES = {
@@ -55,9 +55,7 @@ class Experiment:
         A name, a path, or either with options: see `iblurry data`. A Dataset is kept in this process under its name and
         a hash of its content, and the field holds that.
     network : str, callable or nn.Module
-        "resnet18", "resnet34", "convnet", "mlp" or a name you registered, with options as in "resnet18:stem=cifar"; a
-        factory from the image shape to a body; or a body. The field holds its key; see `iblurry.register_network`.
-        "frozen:NAME" is NAME with freeze="body".
+        As in `LearnerConfig`. The field holds its key; see `iblurry.register_network`.
     memory : int
         K, the budget of samples kept.
     stream : Stream
@@ -72,11 +70,8 @@ class Experiment:
     share : float
         Fraction of every class's training images to use, at least one image; the seed decides which.
     initialise : {"redraw", "keep"}, optional
-        Whether the network's weights are drawn by the package's rules or stay as the factory or module has them; None:
-        drawn for the built-in networks, kept for a user's.
-    freeze : str
-        "none", "body", or names of the body's submodules and parameters, separated by commas, that are not trained. Of
-        a frozen body the features of each sample are computed once and stored in the memory in place of its pixels.
+    freeze : str, default "none"
+        Which weights are drawn, kept or not trained, as in `LearnerConfig`.
     validate : float
         Fraction of every class's training images that are held out of the stream and used instead of the test
         images; 0: the test images are used.
@@ -127,11 +122,8 @@ class Experiment:
             asked = {"tasks": usual.tasks} | ({"mode": usual.mode} if usual.mode != "strict" else {}) | asked
         stream = make_stream(**asked)
         _check_known(changes)
-        chosen = method_named(method, usual.hyperparameters) if isinstance(method, str) else method
-        if not isinstance(chosen, Method):
-            raise InputError(f"method={method!r:.80} is not valid; give a Method, or the name of one, such as 'clib'.")
         values: dict[str, Any] = {
-            "method": dataclasses.replace(chosen, **slots),
+            "method": dataclasses.replace(method_named(method, usual.hyperparameters), **slots),
             "dataset": dataset,
             "network": usual.network,
             "memory": usual.memory,
@@ -226,8 +218,6 @@ class Experiment:
 
     def learner_config(self, dataset: Dataset) -> LearnerConfig:
         """What its learner is built from."""
-        from iblurry.learner.config import LearnerConfig
-
         classes, budget = len(dataset.classes), self.budget(dataset)
         if self.method.capacity(budget) < classes and not self.method.admission.keeps_none:
             least, rows = self.method.least_budget(budget, classes), max(0, self.method.capacity(budget))

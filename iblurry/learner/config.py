@@ -10,24 +10,19 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from torch import Tensor
 
 from iblurry.augment import Augment
-from iblurry.augment.pipeline import FeaturePipeline, Pipeline
 from iblurry.augment.transform import Transform, Transforms, as_field, check_transforms
+from iblurry.components.lazy_torch import Tensor
 from iblurry.errors import InputError, check_type, whole_number
 from iblurry.methods import method as method_named
 from iblurry.methods.method import Method
-from iblurry.network.bodies import StoredFeatures
-from iblurry.network.build import build
-from iblurry.network.network import Network
 from iblurry.network.registry import AnyNetwork, Image, Initialise, network_key, split_frozen
-from iblurry.parts.context import Context
-from iblurry.parts.memory import Memory
-from iblurry.rng import Rng
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # importing torch takes two seconds, which reading or refusing a configuration need not wait
     from iblurry.engine.eager import Eager, Precision
+    from iblurry.network.network import Network
+    from iblurry.parts.context import Context
 
 Label = str | int
 
@@ -92,12 +87,12 @@ class LearnerConfig:
 
     def __post_init__(self) -> None:
         network, freeze = split_frozen(self.network, self.freeze)
-        image = _image_shape(self.image)
+        image = image_shape("image", self.image)
         augment = self.augment
         if augment is None:
             augment = () if freeze == "body" else Augment(pad=min(4, min(image[1:]) // 8), flip=False)
         checked = {
-            "method": _method(self.method),
+            "method": method_named(self.method),
             "image": image,
             "classes": _classes(self.classes),
             "memory": whole_number("memory", self.memory, 1),
@@ -137,6 +132,14 @@ class LearnerConfig:
         capacity : int, optional
             Rows of the memory, for predictions alone; default: what the method keeps of the budget.
         """
+        from iblurry.augment.pipeline import FeaturePipeline, Pipeline
+        from iblurry.network.bodies import StoredFeatures
+        from iblurry.network.build import build
+        from iblurry.network.network import Network
+        from iblurry.parts.context import Context
+        from iblurry.parts.memory import Memory
+        from iblurry.rng import Rng
+
         method, on, rng = self.method, engine.device, Rng(self.seed)
         built = build(self.network, self.image, self.rows, rng=rng, initialise=self.initialise, freeze=self.freeze)
         if method.refit is not None:
@@ -201,21 +204,13 @@ def plain_label(label: Any) -> Label:
     return plain
 
 
-def _method(given: Any) -> Method:
-    """A method, or the one of this name with the hyper-parameters of CIFAR-10."""
-    if isinstance(given, str):
-        return method_named(given)
-    if not isinstance(given, Method):
-        raise InputError(f"method={given!r} is not a Method; give one, such as iblurry.METHODS['er'](), or its name.")
-    return given
-
-
-def _image_shape(image: Any) -> Image:
+def image_shape(name: str, given: Any) -> Image:
+    """The shape of images, given as a parameter of this name."""
     try:
-        channels, height, width = (whole_number("image", size, 1) for size in image)
+        channels, height, width = (whole_number(name, size, 1) for size in given)
     except (TypeError, ValueError) as error:  # InputError is a ValueError
         raise InputError(
-            f"image={image!r} is not an image shape; give (channels, height, width), such as (3, 32, 32)."
+            f"{name}={given!r} is not an image shape; give (channels, height, width), such as (3, 32, 32)."
         ) from error
     return channels, height, width
 

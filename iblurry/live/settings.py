@@ -9,24 +9,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from iblurry.augment.transform import Transform
 from iblurry.components import objects
 from iblurry.components.code_hash import SCRIPTS, code_hash, is_own
 from iblurry.errors import DataError, FolderError, InputError, check_fields
+from iblurry.learner.config import LearnerConfig, image_shape
+from iblurry.methods.method import Method, check_updates
+from iblurry.methods.recipe import METHODS, Hyperparameters, method
+from iblurry.network.registry import Initialise, find_network, is_pretrained, network_key, split_frozen
+from iblurry.parts import RingBuffer
 from iblurry.storage.files import write_file
 from iblurry.storage.untrusted import MALFORMED, read_json, reason
 
 if TYPE_CHECKING:  # importing torch takes two seconds, which a command that refuses its options need not wait
-    from iblurry.augment.transform import Transform
-    from iblurry.learner.config import LearnerConfig
     from iblurry.learner.learner import Learner
-    from iblurry.methods.method import Method
-    from iblurry.network.registry import Initialise
     from iblurry.parts.context import Context
 
 FILE = "service.json"
 FORMAT = 1
 UserCode: TypeAlias = tuple[list[str], dict[str, Any]]  # modules to import, and objects by their keys
 SAME = ("memory", "network", "seed", "device", "initialise", "freeze", "mean", "std")  # as in a LearnerConfig
+RANGES = dict.fromkeys(("memory", "max_classes", "batch", "measure_every", "threads"), "[1, inf)")
 RUN_FILE = "experiment.json"  # what a run's folder has, and a service's does not
 
 
@@ -34,42 +37,32 @@ RUN_FILE = "experiment.json"  # what a run's folder has, and a service's does no
 class Settings:
     """What a service learns with: its state is a function of these and of the samples in order, to the last bit.
 
+    A service writes them as JSON and starts from them again; `learner_config` is what they mean.
+
     Parameters
     ----------
     method : str
         Name of a method that learns as it goes and needs no task boundaries, such as "clib" or "er"; of a user's own
         with the hash of its code, `mine@0123456789ab`.
-    network : str
-        "convnet", "mlp", "resnet18", "resnet34", or the key of a registered one: see `iblurry.network.registry`.
-    memory : int
-        Samples the memory can hold.
+    network, memory, seed, device, initialise, freeze, mean, std
+        As in `LearnerConfig`, but "cuda" or "cpu" as the device and the network's name or key.
     image : (int, int, int)
         Channels (1 or 3), height and width.
     max_classes : int
         Labels there may be: rows of the head.
-    seed : int
-        Of everything that is random.
     updates_per_sample : str
         A fraction, such as "1", "3" or "1/4".
     batch : int
         Samples of an update.
     measure_every : int
         Updates between two measurements of the whole memory's loss; the paper's is 10 on ImageNet.
-    device : str
-        "cpu" or "cuda".
     threads : int
         Torch's; another number changes the last bits.
-    initialise : str, optional
-        "redraw" or "keep" the network's weights; None: drawn for the built-in networks, kept for a user's.
-    freeze : str
-        "none", "body", or names of what is not trained.
     augment : list of dict, optional
         Transforms as their `to_json` writes them; None: the learner's usual.
     recipe : dict, optional
         The whole method as its `to_json` writes it, in a service that goes on with a learner; None: the method of that
         name, with `updates_per_sample`, `batch` and `measure_every`, which otherwise do not count.
-    mean, std : list of float, optional
-        Of pixels from 0 to 1, a number per channel; None: 0.5 and 0.25, since the images to come are unknown.
     begun_from : str, optional
         The folder or file of that learner.
     """
@@ -94,12 +87,9 @@ class Settings:
     begun_from: str | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self, {})
-        if len(self.image) != 3 or min(self.image) < 1 or self.image[0] not in (1, 3):
-            raise InputError(f"image={self.image} is not (channels, height, width) with 1 or 3 channels, as 3x32x32.")
-        for name in ("memory", "max_classes", "batch", "measure_every", "threads"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}={getattr(self, name)} must be at least 1.")
+        check_fields(self, RANGES)
+        if image_shape("image", self.image)[0] not in (1, 3):
+            raise InputError(f"image={self.image} is neither grey nor coloured; give 1 or 3 channels, as 3x32x32.")
 
     @classmethod
     def of(cls, folder: Path, **given: Any) -> Self:
@@ -108,8 +98,6 @@ class Settings:
         """
         saved = cls.load(folder)
         if "network" in given:
-            from iblurry.network.registry import network_key, split_frozen
-
             if given["network"].startswith("frozen:"):
                 given["network"], given["freeze"] = split_frozen(given["network"], given.get("freeze", "none"))
             given["network"] = network_key(given["network"])
@@ -171,8 +159,6 @@ class Settings:
     @property
     def pretrained(self) -> bool:
         """Whether the body starts with weights from elsewhere."""
-        from iblurry.network.registry import is_pretrained
-
         return is_pretrained(self.network, self.initialise)
 
     def to_json(self) -> dict[str, Any]:
@@ -180,10 +166,6 @@ class Settings:
 
     def user_code(self) -> UserCode:
         """What a process of its own needs first of the user's: method and transforms, and the network's factory."""
-        from iblurry.methods.method import Method
-        from iblurry.methods.recipe import METHODS
-        from iblurry.network.registry import find_network
-
         name = self.method.partition("@")[0].removesuffix("-released")
         code: list[Any] = [METHODS[name].build] if name in METHODS else []
         if self.recipe is not None:
@@ -194,8 +176,6 @@ class Settings:
         return modules, {network: find_network(network)} if "@" in network else {}
 
     def _transforms(self) -> tuple[Transform, ...] | None:
-        from iblurry.augment.transform import Transform
-
         return None if self.augment is None else tuple(Transform.from_json(one) for one in self.augment)
 
     def check(self) -> None:
@@ -216,10 +196,6 @@ class Settings:
 
     def build_method(self) -> Method:
         """InputError where it cannot serve: it needs task boundaries, or trains anew before it answers."""
-        from iblurry.methods import Hyperparameters, method
-        from iblurry.methods.method import Method, check_updates
-        from iblurry.parts import RingBuffer
-
         check_updates(self.updates_per_sample)
         hyperparameters = Hyperparameters(
             batch=self.batch, updates_per_sample=self.updates_per_sample, measure_every=self.measure_every
@@ -241,8 +217,6 @@ class Settings:
 
     def learner_config(self) -> LearnerConfig:
         """What its learner is built from."""
-        from iblurry.learner.config import LearnerConfig
-
         return LearnerConfig(
             method=self.build_method(),
             image=self.image,
@@ -276,8 +250,6 @@ def bring(code: UserCode) -> None:
 
 def _method_key(name: str) -> str:
     """The name of a method, with the hash of its code if it is a user's."""
-    from iblurry.methods.recipe import METHODS
-
     plain = name.removesuffix("-released")
     if plain not in METHODS or is_own(METHODS[plain].build):  # an unknown one is refused when it is built
         return name

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 from iblurry.components.component import register
 from iblurry.components.edit import read_slot
 from iblurry.engine.optimizer import Optimizer
-from iblurry.errors import UnknownNameError
+from iblurry.errors import InputError, UnknownNameError
 from iblurry.methods.method import Head, Method, Pace, Training
 from iblurry.parts import Admission, GradientRule, Readout, Rehearsal, Schedule, Term
 
@@ -132,12 +132,12 @@ def methods() -> dict[str, str]:
     return {name: one.idea for name, one in METHODS.items()}
 
 
-def method(name: str, hyperparameters: Hyperparameters | None = None) -> Method:
-    """The method of this name.
+def method(name: str | Method, hyperparameters: Hyperparameters | None = None) -> Method:
+    """The method of this name; a Method stays as it is.
 
     Parameters
     ----------
-    name : str
+    name : str or Method
         One of METHODS; `-released` after any gives it as the authors' released program runs it.
     hyperparameters : Hyperparameters, optional
         What the paper chooses per data set; default: CIFAR-10's.
@@ -145,6 +145,12 @@ def method(name: str, hyperparameters: Hyperparameters | None = None) -> Method:
     >>> method("clib-released").schedule.test
     'welch'
     """
+    if isinstance(name, Method):
+        return name
+    if not isinstance(name, str):
+        raise InputError(
+            f"method={name!r:.80} is not a Method; give one, such as iblurry.METHODS['er'](), or its name."
+        )
     plain = name.removesuffix("-released")
     if plain not in METHODS:
         raise UnknownNameError("method", name, METHODS)
