@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import math
 
-from tests.live.fake_service import png
+import numpy as np
+from PIL import Image
 
 
-def learning(fake, points=40):
-    """A service that has met three classes."""
-    fake.learn("cat", 400)
-    fake.learn("dog", 250)
-    fake.learn("bird", 90)
-    for i in range(1, points):
-        fake.point(i * 20, 0.8 - 0.5 * math.exp(-i / 12), 0.85 - 0.5 * math.exp(-i / 6), 3e-4 * 0.98**i)
-    return fake
+def learning(toy):
+    """Lets it meet three classes."""
+    toy.teach("cat", 400)
+    toy.teach("dog", 250)
+    toy.teach("bird", 90)
+    for i in range(1, 40):
+        toy.point(i * 20, 0.8 - 0.5 * math.exp(-i / 12), 0.85 - 0.5 * math.exp(-i / 6), 3e-4 * 0.98**i)
+
+
+def png(size=32):
+    """A grey picture."""
+    held = io.BytesIO()
+    Image.fromarray(np.arange(size * size).reshape(size, size).astype(np.uint8)).save(held, "PNG")
+    return held.getvalue()
 
 
 def file(name="one.png", content=None, kind="image/png"):
-    return {"name": name, "mimeType": kind, "buffer": png(1, 2) if content is None else content}
+    return {"name": name, "mimeType": kind, "buffer": png() if content is None else content}
 
 
 def settled(tab, state="idle"):

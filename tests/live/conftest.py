@@ -71,42 +71,17 @@ def call(toy):
 @pytest.fixture(scope="module")
 def running():
     """Serves a service in a thread until the tests of a file are over; gives (port, stop)."""
-    from iblurry.live.http.server import listen, run
+    from tests.live.serving import Serving
 
-    stops = []
+    started = []
 
     def begin(service, *, token=None):
-        listener, up, held = listen("127.0.0.1", 0, token=token), threading.Event(), {}
-
-        async def main():
-            held.update(loop=asyncio.get_running_loop(), stop=asyncio.Event())
-            await run(service, listener, token=token, on_ready=lambda url: up.set(), stop=held["stop"])
-
-        def live():
-            try:
-                asyncio.run(main())
-            except BaseException as error:
-                held["error"] = error
-            finally:
-                up.set()
-
-        def stop():
-            if thread.is_alive():
-                held["loop"].call_soon_threadsafe(held["stop"].set)
-            thread.join(60)
-            listener.close()
-            assert not thread.is_alive(), "the server does not stop"
-            assert "error" not in held, held["error"]
-
-        thread = threading.Thread(target=live, daemon=True)
-        thread.start()
-        stops.append(stop)
-        assert up.wait(60)
-        return listener.getsockname()[1], stop
+        started.append(Serving(service, token=token).start())
+        return started[-1].port, started[-1].stop
 
     yield begin
-    for stop in stops:
-        stop()
+    for serving in started:
+        serving.stop()
 
 
 @pytest.fixture
@@ -130,13 +105,14 @@ def talk():
 
 
 @pytest.fixture
-def fake():
-    """A service that only talks like one."""
-    from tests.live.fake_service import FakeService
+def site(toy):
+    """The toy service, to be served with its page."""
+    from tests.live.serving import Serving
 
-    started = FakeService().start()
-    yield started
-    started.stop()
+    toy.events_kept, toy.shares, toy.points, toy.confused = 0, (0.72, 0.19, 0.06, 0.02, 0.01), [], []
+    serving = Serving(toy)
+    yield serving
+    serving.stop()
 
 
 @pytest.fixture

@@ -6,28 +6,33 @@ import base64
 
 import pytest
 
-from tests.live.browsing import file, learning, settled, wait_for_text
-from tests.live.fake_service import png
+from iblurry.live.quota import Refusal
+from tests.live.browsing import file, learning, png, settled, wait_for_text
 
 pytestmark = pytest.mark.slow
 
+NOTHING = "Nothing has been learnt yet; send samples first."
 EVIL = '<img src=x onerror="window.hacked=1">'
 
 
-def test_pictures_are_asked_about(fake, visit):
-    tab = visit(fake.url)
+def labelled(toy):
+    return [(one.partition("-")[2], label) for one, label in toy.labelled]
+
+
+def test_pictures_are_asked_about(toy, site, visit):
+    tab = visit(site.url)
     tab.set_input_files("#files", [file()])
-    wait_for_text(tab, "#tray", "Nothing is learnt yet: teach a sample first.")
+    wait_for_text(tab, "#tray", NOTHING)
     assert tab.locator("#tray .miss").count() == 0  # that is how it begins, and nobody's fault
-    learning(fake)
+    learning(toy)
     tab.get_by_role("button", name="Ask again").click()
     wait_for_text(tab, "#tray", "model version 740")
     assert tab.locator("#tray ol li").all_inner_texts() == ["cat\n72 %", "dog\n19 %", "bird\n6 %"]
     assert tab.locator("#tray ol i").first.evaluate("bar => bar.style.width") == "72%"
-    assert "/v1/learn" not in fake.asked
-    assert fake.keys == []
+    assert "/v1/learn" not in site.paths
+    assert site.keys == []
     tab.set_input_files("#files", [file("no.png", b"no"), file("two.png"), file("text.txt", b"text", "text/plain")])
-    wait_for_text(tab, "#tray .miss", "This is no picture that can be read: send PNG.")
+    wait_for_text(tab, "#tray .miss", "is not a readable picture")
     assert "PNG or JPEG" in tab.inner_text("#try-note")
     assert tab.locator("#tray .file").all_inner_texts() == ["no.png", "two.png", "one.png"]
     tab.get_by_role("button", name="Remove no.png").click()
@@ -36,9 +41,10 @@ def test_pictures_are_asked_about(fake, visit):
     assert tab.locator("#tray > li").count() == 0
 
 
-def test_an_unknown_answer_says_so_above_its_guesses(fake, visit):
-    learning(fake).threshold = 0.8
-    tab = visit(fake.url)
+def test_an_unknown_answer_says_so_above_its_guesses(toy, site, visit):
+    learning(toy)
+    toy.threshold = 0.8
+    tab = visit(site.url)
     tab.set_input_files("#files", [file()])
     wait_for_text(tab, "#tray", "unknown: all are below 80 %")
     assert tab.locator("#tray ol li").first.inner_text() == "cat\n72 %"
@@ -46,8 +52,9 @@ def test_an_unknown_answer_says_so_above_its_guesses(fake, visit):
 
 
 @pytest.mark.parametrize("kind", ["drop", "paste"])
-def test_pictures_are_dropped_and_pasted(fake, visit, kind):
-    tab = visit(learning(fake).url)
+def test_pictures_are_dropped_and_pasted(toy, site, visit, kind):
+    learning(toy)
+    tab = visit(site.url)
     tab.evaluate(
         """([kind, text]) => {
             const data = new DataTransfer();
@@ -65,10 +72,10 @@ def test_pictures_are_dropped_and_pasted(fake, visit, kind):
     assert tab.locator("#drop.over").count() == 0
 
 
-def test_teaching_is_tried_again_under_the_same_key(fake, visit):
-    fake.refusals = [("/v1/learn", 429, "queue_full", "The queue is full: send slower.", 1)]
-    fake.silences = 1
-    tab = visit(fake.url)
+def test_teaching_is_tried_again_under_the_same_key(toy, site, visit):
+    full = Refusal(429, "queue_full", "The queue is full: send slower.", retry_after=1)
+    site.troubles = [("/v1/learn", full), ("/v1/learn", "commit")]
+    tab = visit(site.url)
     settled(tab)
     tab.get_by_role("button", name="Teach").click()
     assert tab.inner_text("#try-note") == "Drop or choose a picture first."
@@ -78,45 +85,47 @@ def test_teaching_is_tried_again_under_the_same_key(fake, visit):
     tab.keyboard.type(" a new & old class ")  # the field was given the focus
     tab.keyboard.press("Enter")
     wait_for_text(tab, "#tray", "The queue is full: send slower. Trying again in 1 s.")
-    wait_for_text(tab, "#tray", "The service does not answer. Trying again in ")  # it learnt, but its answer was lost
+    wait_for_text(tab, "#tray", "incomplete. Trying again in ")  # it learnt, but its answer was lost
     wait_for_text(tab, "#tray > li:last-child", "✓ sample 2: a new & old class")
     wait_for_text(tab, "#tray > li:first-child", "✓ sample 1: a new & old class")
-    assert fake.seen == {"a new & old class": 2}
-    assert len(fake.keys) == 4
-    assert len(set(fake.keys)) == 2
-    assert fake.keys[0] == fake.keys[1] == fake.keys[2]  # and the second picture waited
+    assert toy.seen == {"a new & old class": 2}
+    assert len(site.keys) == 4
+    assert len(set(site.keys)) == 2
+    assert site.keys[0] == site.keys[1] == site.keys[2]  # and the second picture waited
     wait_for_text(tab, "#classes", "a new & old class")
     assert tab.locator("#labels option").get_attribute("value") == "a new & old class"
     tab.get_by_role("button", name="Teach", exact=True).click()
     assert tab.inner_text("#try-note") == "Drop or choose a picture first."  # nothing is taught twice
-    fake.refusals = [("/v1/label", 409, "too_many_classes", "There is no room for one more class.", None)]
+    site.troubles = [("/v1/label", Refusal(409, "too_many_classes", "There is no room for one more class."))]
     tab.set_input_files("#files", [file("three.png")])
     tab.get_by_role("button", name="Teach", exact=True).click()
     wait_for_text(tab, "#tray", "There is no room for one more class.")
-    assert len(fake.keys) == 5
+    assert len(site.keys) == 5
     tab.get_by_role("button", name="Teach", exact=True).click()  # it was refused, so it may be sent again
     wait_for_text(tab, "#tray", "✓ sample 3")
 
 
-def test_one_click_confirms_the_guess(fake, visit):
-    tab = visit(learning(fake).url)
+def test_one_click_confirms_the_guess(toy, site, visit):
+    learning(toy)
+    tab = visit(site.url)
     tab.set_input_files("#files", [file("one.png"), file("two.png")])
     tab.get_by_role("button", name="Confirm cat for two.png").wait_for()
-    before = fake.questions
+    before = toy.predicted
     tab.get_by_role("button", name="Confirm cat for one.png").click()
     wait_for_text(tab, "#tray > li:first-child", "✓ sample 741: cat")
-    assert fake.labelled == [("f-1", "cat")]
-    assert "/v1/learn" not in fake.asked
+    assert labelled(toy) == [("1", "cat")]
+    assert "/v1/learn" not in site.paths
     wait_for_text(tab, "#tray > li:first-child .answers", "by model version 741")  # asked again, both of them
     wait_for_text(tab, "#tray > li:last-child .answers", "by model version 741")
-    assert fake.questions == before + 2
+    assert toy.predicted == before + 2
     assert tab.locator("#tray .sign").count() == 1  # the one that was taught is answered as taught
     assert not tab.get_by_role("button", name="Confirm cat for one.png").is_visible()
     assert tab.get_by_role("button", name="Confirm cat for two.png").is_visible()
 
 
-def test_a_guess_is_corrected_and_what_was_taught_is_relabelled(fake, visit):
-    tab = visit(learning(fake).url)
+def test_a_guess_is_corrected_and_what_was_taught_is_relabelled(toy, site, visit):
+    learning(toy)
+    tab = visit(site.url)
     tab.set_input_files("#files", [file("one.png")])
     tab.get_by_role("button", name="Confirm cat for one.png").wait_for()
     field = tab.get_by_role("combobox", name="Label of one.png")
@@ -124,17 +133,18 @@ def test_a_guess_is_corrected_and_what_was_taught_is_relabelled(fake, visit):
     field.fill(" wolf ")
     field.press("Enter")
     wait_for_text(tab, "#tray", "✓ sample 741: wolf")
-    assert fake.labelled == [("f-1", "wolf")]
+    assert labelled(toy) == [("1", "wolf")]
     wait_for_text(tab, "#classes", "wolf")
     field.fill("dog")
     tab.get_by_role("button", name="Relabel one.png").click()
     wait_for_text(tab, "#tray", "✓ sample 741: dog")
-    assert fake.relabelled == [(741, "dog")]
-    assert fake.learnt == 741
+    assert [(one.number, one.label) for one in toy.corrections] == [(741, "dog")]
+    assert len(toy.samples) == 741
 
 
-def test_each_picture_has_its_label(fake, visit):
-    tab = visit(learning(fake).url)
+def test_each_picture_has_its_label(toy, site, visit):
+    learning(toy)
+    tab = visit(site.url)
     tab.set_input_files("#files", [file("one.png"), file("two.png"), file("three.png")])
     tab.get_by_role("button", name="Confirm cat for three.png").wait_for()
     tab.get_by_role("combobox", name="Label of two.png").fill("frog")
@@ -143,37 +153,39 @@ def test_each_picture_has_its_label(fake, visit):
     tab.fill("#label", "ant")
     tab.get_by_role("button", name="Teach 3").click()
     wait_for_text(tab, "#tray > li:last-child", "✓ sample 743: ant")
-    assert (fake.seen["ant"], fake.seen["frog"]) == (2, 1)
-    assert fake.labelled == [("f-1", "ant"), ("f-2", "frog"), ("f-3", "ant")]
+    assert (toy.seen["ant"], toy.seen["frog"]) == (2, 1)
+    assert labelled(toy) == [("1", "ant"), ("2", "frog"), ("3", "ant")]
 
 
-def test_a_picture_that_is_not_kept_any_more_is_sent_again(fake, visit):
-    fake.questions_gone = True
-    tab = visit(learning(fake).url)
+def test_a_picture_that_is_not_kept_any_more_is_sent_again(toy, site, visit):
+    site.troubles = [("/v1/label", Refusal(410, "question_gone", "The image of the answer is gone."))]
+    learning(toy)
+    tab = visit(site.url)
     tab.set_input_files("#files", [file("one.png")])
     tab.get_by_role("button", name="Confirm cat for one.png").click()
     wait_for_text(tab, "#tray", "✓ sample 741: cat")
-    assert (fake.labelled, fake.seen["cat"]) == ([], 401)
+    assert (toy.labelled, toy.seen["cat"]) == ([], 401)
 
 
-def test_a_token_is_asked_for_and_kept(fake, visit):
-    fake.token = "open sesame"
-    tab = visit(learning(fake).url)
+def test_a_token_is_asked_for_and_kept(toy, site, visit):
+    site.token = "open-sesame"
+    learning(toy)
+    tab = visit(site.url)
     tab.wait_for_selector("dialog[open]")
     tab.keyboard.type("wrong")
     tab.keyboard.press("Enter")
     wait_for_text(tab, "#token-why", "refused")
     tab.get_by_role("button", name="Not now").click()
     settled(tab, "'token needed'")
-    assert "Send the service's token." in tab.inner_text("#lost")
+    assert "The token is missing or wrong" in tab.inner_text("#lost")
     tab.get_by_role("button", name="Enter the token").click()
     tab.wait_for_selector("dialog[open]")
-    tab.keyboard.type("open sesame")
+    tab.keyboard.type("open-sesame")
     tab.keyboard.press("Enter")
     settled(tab)
     wait_for_text(tab, "#classes", "bird")
     assert not tab.locator("#lost").is_visible()
-    assert tab.evaluate("Object.values(sessionStorage)") == ["open sesame"]
+    assert tab.evaluate("Object.values(sessionStorage)") == ["open-sesame"]
     assert tab.evaluate("document.cookie + localStorage.length") == "0"
     tab.set_input_files("#files", [file()])
     wait_for_text(tab, "#tray", "72 %")
@@ -182,10 +194,10 @@ def test_a_token_is_asked_for_and_kept(fake, visit):
     assert not tab.locator("dialog[open]").count()
 
 
-def test_labels_are_only_text(fake, visit):
-    fake.learn(EVIL, 5)
-    fake.changes = {"sentence": EVIL}
-    tab = visit(fake.url, height=2400)
+def test_labels_are_only_text(toy, site, visit):
+    toy.teach(EVIL, 5)
+    toy.changes = {"sentence": EVIL}
+    tab = visit(site.url, height=2400)
     wait_for_text(tab, "#classes", EVIL)
     wait_for_text(tab, "#sheet", EVIL)
     tab.set_input_files("#files", [file(EVIL.replace("/", ""))])

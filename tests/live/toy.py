@@ -1,9 +1,10 @@
-"""A service that learns nothing: it remembers samples and answers by the nearest mean colour."""
+"""A service that learns nothing: it remembers samples, answers by the nearest mean colour, and does as a test says."""
 
 from __future__ import annotations
 
 import asyncio
 import io
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -46,10 +47,17 @@ STATUS = dict.fromkeys(StatusResponse.model_fields, 0) | {  # of a service that 
     "model_age_seconds": 0.4,
     "uptime_seconds": 12.3,
 }
+POINT = {"at": 100, "accuracy": 0.5, "recent_accuracy": None, "learning_rate": 0.0003, "classes": 2}
+POINT |= {"time": 1.7e9, "tested": 90, "right": 45, "held_out_accuracy": None}
 
 
 class Toy:
-    """Everything HTTP may ask of a service; `failure` is raised by the next call that could fail."""
+    """Everything HTTP may ask of a service; `failure` is raised by the next call that could fail.
+
+    Other attributes that tests set: `changes` of the status, `shares` (probabilities of the classes as they were met,
+    instead of those by colour), the `threshold` below which answers are unknown, `points` of the history, `confused`
+    (label, answer, count), `learnt` (None: all that is accepted), and whether the memory `has_pictures`.
+    """
 
     def __init__(self, image: tuple[int, int, int] = (3, 4, 4), limits: Limits | None = None) -> None:
         self.settings, self.limits = SimpleNamespace(image=image, memory=500), limits or Limits()
@@ -65,9 +73,35 @@ class Toy:
         self.questions = QuestionStore(image, self.limits)
         self.corrections: list[Operation] = []
         self.held_out: list[IncomingSample] = []
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.events_kept = 16  # for a listener that is slow; 0: all
+        self.changes: dict[str, Any] = {}
+        self.shares: tuple[float, ...] | None = None
+        self.threshold: float | None = None
+        self.points = [POINT]
+        self.confused: list[tuple[str, str | None, int]] | None = None  # None: each class once, for one that is gone
+        self.learnt: int | None = None
+        self.has_pictures = True
+        self.labelled: list[tuple[str, str]] = []  # id and label, as they came
+        self.predicted = 0  # images
 
     async def start(self) -> None:
-        self.started = True
+        self.started, self.loop = True, asyncio.get_running_loop()
+
+    def teach(self, label: str, count: int = 1) -> None:
+        """Accepts samples of a class, each of its colour; listeners are told."""
+        is_new, shape = label not in self.labels, self.settings.image
+        self.samples += [IncomingSample(label, np.full(shape, 40 * len(self.labels), np.uint8))] * count
+        if is_new:
+            self.tell("class", {"label": label})
+        self.tell("status", self.status())
+
+    def point(self, at: int, accuracy: float, recent: float, rate: float = 3e-4, **more: Any) -> None:
+        """Adds a point to the history; listeners are told."""
+        counted = {"classes": len(self.labels), "time": 1.79e9 + at, "tested": at, "right": round(at * accuracy)}
+        measured = {"accuracy": accuracy, "recent_accuracy": recent, "learning_rate": rate}
+        self.points.append({"at": at, "held_out_accuracy": None} | measured | counted | more)
+        self.tell("point", self.points[-1])
 
     async def learn(self, samples: Sequence[IncomingSample], *, key: str | None = None) -> Acceptance:
         self._fail()
@@ -94,10 +128,16 @@ class Toy:
         far = np.abs(pixels.mean(axis=(1, 2, 3))[:, None] - means)
         shares = np.exp(-far / 50)
         shares = (shares / shares.sum(1, keepdims=True)).astype(np.float32)
-        return Predictions(len(self.samples), self.labels, shares, tuple(self.questions.add(pixels)))
+        if self.shares is not None:
+            shares = np.tile(np.resize(self.shares, len(self.labels)), (len(pixels), 1))
+        self.predicted += len(pixels)
+        ids = tuple(self.questions.add(pixels))
+        return Predictions(len(self.samples), self.labels, shares, ids, self.threshold)
 
     async def label(self, labels: Sequence[tuple[str, str]], *, key: str | None = None) -> Acceptance:
-        return await self.learn([IncomingSample(label, self.questions.take(one)) for one, label in labels], key=key)
+        samples = [IncomingSample(label, self.questions.take(one)) for one, label in labels]
+        self.labelled += labels
+        return await self.learn(samples, key=key)
 
     async def hold_out(self, samples: Sequence[IncomingSample], *, key: str | None = None) -> Acceptance:
         self._fail()
@@ -116,31 +156,43 @@ class Toy:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(sample.label for sample in self.samples))
+        return tuple(self.seen)
+
+    @property
+    def seen(self) -> Counter[str]:
+        return Counter(sample.label for sample in self.samples)
 
     def status(self) -> dict[str, Any]:
         self._fail()
-        count = len(self.samples)
-        counts = dict.fromkeys(("accepted", "learnt", "model", "updates", "held"), count)
-        return STATUS | counts | {"image": [*self.settings.image], "classes": len(self.labels), "loss": self.loss}
+        learnt = len(self.samples) if self.learnt is None else self.learnt
+        counts = dict.fromkeys(("learnt", "model", "updates", "held"), learnt)
+        operations = dict.fromkeys(("applied", "model_operation"), learnt + len(self.corrections))
+        about = {
+            "accepted": len(self.samples),
+            "queue": len(self.samples) - learnt,
+            "operations": len(self.samples) + len(self.corrections),
+            "image": [*self.settings.image],
+            "classes": len(self.labels),
+            "loss": self.loss,
+        }
+        return STATUS | counts | operations | about | self.changes
 
     @property
     def report(self) -> LearnerReport:
-        seen = {label: sum(s.label == label for s in self.samples) for label in self.labels}
+        met = [sample.label for sample in self.samples]
         classes: list[dict[str, Any]] = [
-            {"label": label, "first": 1, "seen": count, "held": count, "tested": count - 1, "right": 0}
-            | {"accuracy": 0.0 if count > 1 else None, "recent_accuracy": None}
-            | {"recent_share": count / len(self.samples), "before_share": 0.0}
-            for label, count in seen.items()
+            {"label": label, "first": met.index(label) + 1, "seen": count, "held": count, "tested": count - 1}
+            | {"right": 0, "accuracy": 0.0 if count > 1 else None, "recent_accuracy": None}
+            | {"recent_share": count / len(met), "before_share": 0.0}
+            for label, count in self.seen.items()
         ]
-        point = {"at": 100, "accuracy": 0.5, "recent_accuracy": None, "learning_rate": 0.0003, "classes": 2}
-        point |= {"time": 1.7e9, "tested": 90, "right": 45, "held_out_accuracy": None}
-        confusion = [{"label": label, "answer": None, "count": 1} for label in self.labels]
-        return LearnerReport(classes=classes, history=[point], confusion=confusion, window=1000)
+        confused = [(label, None, 1) for label in self.labels] if self.confused is None else self.confused
+        confusion = [{"label": label, "answer": answer, "count": count} for label, answer, count in confused]
+        return LearnerReport(classes=classes, history=self.points, confusion=confusion, window=1000)
 
     async def memory(self) -> list[MemorySample]:
         return [
-            MemorySample(row, label, row / 10 if row % 2 else None, row + 1, pixels)
+            MemorySample(row, label, row / 10 if row % 2 else None, row + 1, pixels if self.has_pictures else None)
             for row, (label, pixels) in enumerate(self.samples)
         ]
 
@@ -168,7 +220,7 @@ class Toy:
     def subscribe(self) -> Iterator[asyncio.Queue[tuple[str, dict[str, Any]]]]:
         if self.listeners >= self.limits.listeners:
             raise Refusal(429, "too_many_listeners", "Too many listen; come back.", retry_after=10)
-        queue: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue(16)
+        queue: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue(self.events_kept)
         queue.put_nowait(("status", self.status()))
         self.queues.add(queue)
         try:
@@ -177,14 +229,19 @@ class Toy:
             self.queues.discard(queue)
 
     def tell(self, name: str, data: dict[str, Any]) -> None:
-        for queue in self.queues:
-            if queue.full():
-                queue.get_nowait()
-            queue.put_nowait((name, data))
+        """Tells all listeners; from any thread."""
+
+        def put() -> None:
+            for queue in self.queues:
+                if queue.full():
+                    queue.get_nowait()
+                queue.put_nowait((name, data))
+
+        put() if self.loop is None else self.loop.call_soon_threadsafe(put)
 
     async def close(self) -> None:
-        self.closed = True
         self.end_events()
+        self.closed, self.loop = True, None
 
     def _fail(self) -> None:
         failure, self.failure = self.failure, None
