@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from iblurry.errors import check_fields
-from iblurry.experiment.journal import Start
+from iblurry.experiment.journal import Journal, Start
 from iblurry.experiment.run_callbacks import RunCallbacks
-from iblurry.experiment.run_state import RunState
 from iblurry.storage import checkpoint
+from iblurry.streams.iterator import StreamIterator
 
 Progress = tuple[int, int, int]  # samples seen, bytes of the journal, updates of the refit under way
 TIME_SHARE = 0.05
@@ -85,17 +85,23 @@ class Checkpointer:
 
     Parameters
     ----------
-    run : RunState
-        What is saved, in its folder: the newest checkpoint and the one before it are kept.
     callbacks : RunCallbacks
-        What is saved of callbacks that take part in the run, if there are any.
+        The run that is saved, in its folder, where the newest checkpoint and the one before it are kept; and the
+        callbacks that take part in it, if there are any.
+    stream : StreamIterator
+        What is learned, with the position of the run.
+    journal : Journal
+        Keeps the run's records.
     policy : CheckpointPolicy
         How often to save.
     """
 
-    def __init__(self, run: RunState, callbacks: RunCallbacks, policy: CheckpointPolicy) -> None:
+    def __init__(
+        self, callbacks: RunCallbacks, stream: StreamIterator, journal: Journal, policy: CheckpointPolicy
+    ) -> None:
+        run = callbacks.run
         self.folder, self.experiment, self.learner = run.folder, run.experiment, run.learner
-        self.stream, self.journal, self.callbacks, self.policy = run._stream, run._journal, callbacks, policy
+        self.callbacks, self.stream, self.journal, self.policy = callbacks, stream, journal, policy
         self.last: Progress = (0, 0, 0)
         self._arguments = run.learner.config.to_json()  # with which Learner.load makes it again
         self._trusted: set[int] = set()  # checkpoints, by their samples

@@ -162,7 +162,7 @@ class RunLoop:
             self._build()
             with Journal(self.folder.journal) as self.journal:
                 self._build_callbacks()
-                self.checkpointer = Checkpointer(self.callbacks.run, self.callbacks, self.checkpoints)
+                self.checkpointer = Checkpointer(self.callbacks, self.stream, self.journal, self.checkpoints)
                 self.checkpointer.resume(functools.partial(self.tell, "on_message"))
                 self._read_recorded()
                 title = f"{self.experiment.method.name} seed {self.experiment.seed}"
