@@ -18,6 +18,7 @@ from torch import nn
 
 from iblurry import Experiment
 from iblurry.augment import Augment, TorchTransform, Transform
+from iblurry.augment.crop_cutmix import CropFlip
 from iblurry.augment.pipeline import Pipeline
 from iblurry.components import objects
 from iblurry.components.code_hash import object_hash
@@ -80,10 +81,12 @@ def test_each_image_gets_its_own_numbers_and_all_else_stays(images):
         assert (shade.shape, shift.shape) == ((16, 2), (16, 1))
         drawn = Rng(4).uniforms("augment transform Shade 0", step, 32).reshape(16, 2)
         np.testing.assert_allclose(shade.numpy(), drawn, atol=2.0**-24)
-        cropped = made._crop_flip(images, params.views.offsets)
+        cropped = CropFlip(pad=4, flip=True, height=12, width=10)(images, params.views.offsets)
         expected = made.test(Shade()(cropped, shade)) + shift[:, :, None, None]
         assert torch.equal(made.vary(images, params), expected)
-        mixed = made._mix(expected, params)
+        x1, y1, x2, y2 = params.views.edges.tolist()
+        mixed = expected.clone()
+        mixed[:, :, x1:x2, y1:y2] = expected[params.partner][:, :, x1:x2, y1:y2]
         assert torch.equal(made.train(images, params), mixed)
 
 
@@ -119,11 +122,15 @@ def test_numbers_never_round_up_to_one():
 def test_the_recipe_called_by_itself_is_that_of_the_pipeline(images):
     recipe = Augment(pad=2, policy="imagenet", cutmix=0)
     drawn = torch.from_numpy(np.random.default_rng(1).random((16, recipe.uniforms)).astype(np.float32))
+    crops, steps = drawn.numpy().T[:3].ravel(), drawn.numpy().T[3:].ravel()
+
+    class Drawn(Rng):
+        def block(self, purpose, step, n):
+            uniforms = steps if purpose == "augment policy" else np.concatenate([crops, np.zeros(20)])
+            return uniforms[None].astype(np.float64), 0
+
     made = pipeline(recipe)
-    uniforms = np.concatenate([drawn.numpy().T[:3].reshape(-1), np.zeros(20)])[None].astype(np.float64)
-    params = made._make_params(uniforms, 16)[0]
-    ops, groups = made._make_policy_ops(drawn.numpy().T[3:].reshape(1, -1).astype(np.float64), 16)[0]
-    expected = made.vary(images, params._replace(image_ops=ops, groups=groups))
+    expected = made.vary(images, made.draw_params(Drawn(1), 0, 16))
     assert torch.equal(made.test(recipe(images, drawn)), expected)
 
 

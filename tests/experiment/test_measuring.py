@@ -7,7 +7,6 @@ import pytest
 
 from iblurry import CheckpointPolicy, KnowledgeRatios, OnlineAccuracy, StreamIterator, load, run
 from iblurry.errors import InputError
-from iblurry.experiment.callback import Callback
 from iblurry.experiment.journal import Answers, Logged, Query, Spent
 from iblurry.experiment.metrics import klr
 from iblurry.parts import Constant
@@ -83,20 +82,6 @@ def test_interrupted_it_has_the_same_bytes(name, callback, tmp_path):
 def test_who_answers_only_at_the_end_is_refused(tmp_path):
     with pytest.raises(InputError, match="joint"):
         run(small("joint"), tmp_path, callback=OnlineAccuracy())
-
-
-class BeforeSample(Callback):
-    verb: str = "log"
-
-    def on_sample_start(self, run, sample):
-        assert run.position == len(run.learner.labels) == 0
-        run.log("early", 1.0) if self.verb == "log" else run.stop("early")
-
-
-@pytest.mark.parametrize("verb", ["log", "stop"])
-def test_nothing_is_logged_before_a_sample(verb, tmp_path):
-    with pytest.raises(InputError, match=f"run.{verb} was called"):
-        run(small(), tmp_path, callback=BeforeSample(verb=verb))
 
 
 @pytest.mark.parametrize("changes", [{}, {"validate": 0.25}])

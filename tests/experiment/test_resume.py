@@ -123,31 +123,29 @@ def test_what_stands_behind_the_last_checkpoint_is_written_again(tail, crashed, 
     assert callback.messages == []
 
 
-def assert_skipped(callback):
-    """The user is told which checkpoint is not used, and which is."""
-    (text,) = callback.messages
-    assert text.index("checkpoint-000000000030") < text.index("checkpoint-000000000020")
+def shorter_journal(folder):
+    os.truncate(folder / "journal.jsonl", load_latest(folder).state["journal"]["bytes"] - 1)
 
 
-def test_a_journal_shorter_than_the_newest_checkpoint(crashed, tmp_path, whole):
-    journal = crashed / "journal.jsonl"
-    os.truncate(journal, load_latest(crashed).state["journal"]["bytes"] - 1)
-    callback = Recorder()
-    run(small(), tmp_path, callback=callback)
-    assert kept(crashed) == whole["er"]
-    assert_skipped(callback)
-
-
-def test_a_journal_changed_between_the_checkpoints(crashed, tmp_path, whole):
-    journal = crashed / "journal.jsonl"
+def changed_journal(folder):
+    journal = folder / "journal.jsonl"
     text = journal.read_bytes()
-    end = load_latest(crashed).state["journal"]["bytes"]
-    at = text.rindex(b'"updates":', 0, end) + 10
+    at = text.rindex(b'"updates":', 0, load_latest(folder).state["journal"]["bytes"]) + 10
     journal.write_bytes(text[:at] + b"9" + text[at + 1 :])  # a line as good as any, and wrong
+
+
+def damaged_checkpoint(folder):
+    damage(checkpoints(folder)[1])
+
+
+@pytest.mark.parametrize("hurt", [shorter_journal, changed_journal, damaged_checkpoint])
+def test_what_does_not_fit_the_newest_checkpoint_makes_the_one_before_count(hurt, crashed, tmp_path, whole):
+    hurt(crashed)
     callback = Recorder()
     run(small(), tmp_path, callback=callback)
     assert kept(crashed) == whole["er"]
-    assert_skipped(callback)
+    (text,) = callback.messages  # which checkpoint is not used, and which is
+    assert text.index("checkpoint-000000000030") < text.index("checkpoint-000000000020")
 
 
 def test_a_journal_that_fits_no_checkpoint(crashed, tmp_path):
@@ -164,14 +162,6 @@ def damage(path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-
-
-def test_a_damaged_checkpoint(crashed, tmp_path, whole):
-    damage(checkpoints(crashed)[1])
-    callback = Recorder()
-    run(small(), tmp_path, callback=callback)
-    assert kept(crashed) == whole["er"]
-    assert_skipped(callback)
 
 
 def test_two_damaged_checkpoints(crashed, tmp_path):

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import pickle
 import time
-from contextlib import nullcontext
-from types import SimpleNamespace
 
 import pytest
 
-from iblurry.errors import BusyError, DivergedError, RunFailedError, StoppedError
+from iblurry.errors import DivergedError, StoppedError
 from iblurry.experiment.environment import Hardware
 from iblurry.launch import job_queue
-from iblurry.launch.config import LaunchConfig
 from iblurry.launch.job_queue import TRIES, CallbackCall, Job, JobEnded, JobQueue, NoJob
-from iblurry.launch.pack import FAILURE, Pack
-from iblurry.launch.processes import StopRequest
 from tests.experiment.small import Recorder, small
 
 SOME = [small("er"), small("clib"), small("er", seed=2)]
@@ -80,27 +75,3 @@ def test_a_callback_hears_what_is_reported():
         queue.report(pickle.loads(pickle.dumps(CallbackCall(0, hook, tuple(given)))))
     ((recorder,),) = queue.callbacks
     assert (recorder.starts, recorder.position, recorder.messages) == ([3], 20, ["text"])
-
-
-@pytest.mark.parametrize("tolerant", [True, False])
-def test_what_a_pack_reports_of_failures(tolerant, tmp_path, monkeypatch):
-    errors = [BusyError("in use"), DivergedError("nan"), KeyError("unexpected")]
-
-    def fail(self, job):
-        raise errors[job.number]
-
-    monkeypatch.setattr(Pack, "_open", fail)
-    (tmp_path / SOME[2].name).mkdir()
-    jobs, reports = [*queue_of(3).jobs], []
-
-    def take():
-        return jobs.pop(0) if jobs else NoJob(is_final=True)
-
-    queue = SimpleNamespace(tolerant=tolerant, take=take, report=reports.append)
-    for _ in range(3):
-        with nullcontext() if tolerant else pytest.raises((BusyError, DivergedError, RunFailedError)):
-            Pack(LaunchConfig(out=tmp_path), queue, StopRequest()).run()
-    told = [(report.job, report.how, type(report.error)) for report in reports]
-    first = (0, "busy", type(None)) if tolerant else (0, "failed", BusyError)
-    assert told == [first, (1, "failed", DivergedError), (2, "failed", RunFailedError)]
-    assert "KeyError: 'unexpected'" in (tmp_path / SOME[2].name / FAILURE).read_text()

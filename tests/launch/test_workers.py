@@ -172,13 +172,6 @@ def test_workers_leave_when_their_parent_is_killed(alone, tmp_path):
     assert [kept(one.folder) for one in run_all(SOME, LaunchConfig(out=tmp_path / "out", jobs=1))] == alone
 
 
-@pytest.mark.slow
-def test_two_programs_share_the_runs_of_a_folder(alone, tmp_path):
-    with begin(tmp_path) as one, begin(tmp_path) as other:
-        assert (one.wait(120), other.wait(120)) == (0, 0)
-    assert [kept(tmp_path / "out" / run.name) for run in SOME] == alone
-
-
 @pytest.mark.usefixtures("no_workers")
 def test_who_is_alone_needs_no_worker(tmp_path):
     run_all(SOME[:1], LaunchConfig(out=tmp_path, jobs=2))
@@ -254,32 +247,10 @@ def test_bad_plans(bad, tmp_path):
         LaunchConfig(out=tmp_path, **bad)
 
 
-SCRIPT = """
-import sys
-from pathlib import Path
-from iblurry.experiment.checkpointer import CheckpointPolicy
-from iblurry.launch.config import LaunchConfig
-from iblurry.launch.launch import run_all
-from tests.experiment.small import small
-
-if __name__ == "__main__":
-    some = [small("er"), small("clib"), small("er", seed=2)]
-    failures = {}
-    config = LaunchConfig(out=Path(sys.argv[1]), jobs=2, checkpoints=CheckpointPolicy(samples=2))
-    results = run_all(some, config, failures=failures)
-    assert not failures, failures
-    assert all(one.summary is not None for one in results)
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [False, True])
 def test_two_sweeps_of_the_same_folder(kills, alone, tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, script, tmp_path / "out"]
-    with subprocess.Popen(command, env=environment) as one, subprocess.Popen(command, env=environment) as other:
+    with begin(tmp_path) as one, begin(tmp_path) as other:
         if kills:
             wait_for(lambda: list(tmp_path.glob("out/*/journal.jsonl")))
             one.kill()

@@ -7,7 +7,7 @@ import torch
 from iblurry.errors import DivergedError, InputError, UnknownLabelError
 from iblurry.learner.learner import Learner
 from iblurry.methods import Hyperparameters, clib, er, method
-from iblurry.parts import Constant
+from iblurry.parts import Constant, Uniform
 from iblurry.parts.memory import Encoded
 
 RNG = np.random.default_rng(0)
@@ -27,22 +27,18 @@ def feed(learner, labels):
 
 
 def test_er_trains_on_a_sample_before_it_can_be_in_memory_and_clib_after():
-    seen = {}
+    seen = []
 
-    def watch(learner, name):
-        step = learner.trainer._step
+    class Watching(Uniform):
+        def choose(self, stream, drawn):
+            seen.append((len(stream.labels), self.context.memory.size, self.context.seen))
+            return super().choose(stream, drawn)
 
-        def watched(stream, *others):
-            seen.setdefault(name, []).append((len(stream.labels), learner.context.memory.size, learner.context.seen))
-            return step(stream, *others)
-
-        learner.trainer._step = watched
-        return learner
-
-    feed(watch(learner_of(er(Hyperparameters(batch=8))), "er"), [0] * 8)
-    feed(watch(learner_of(clib(Hyperparameters(batch=8))), "clib"), [0] * 3)
-    assert seen["er"] == [(4, 0, 4)] * 4 + [(4, 4, 8)] * 4
-    assert seen["clib"] == [(0, 1, 1), (0, 2, 2), (0, 3, 3)]
+    feed(learner_of(er(Hyperparameters(batch=8), rehearsal=Watching(count=4))), [0] * 8)
+    assert seen == [(4, 0, 4)] * 4 + [(4, 4, 8)] * 4
+    seen.clear()
+    feed(learner_of(clib(Hyperparameters(batch=8), rehearsal=Watching(count=8))), [0] * 3)
+    assert seen == [(0, 1, 1), (0, 2, 2), (0, 3, 3)]
 
 
 @pytest.mark.parametrize(
@@ -61,12 +57,6 @@ def test_capacities_golden(golden, name):
 def test_capacities_of_500(name, rows):
     """All sixteen samples that wait for RM's round count, and half of them where it is released."""
     assert method(name).capacity(500) == rows
-
-
-def test_leftover_samples_wait():
-    learner = learner_of(er(Hyperparameters(batch=8)))
-    feed(learner, [0] * 11)
-    assert (learner.context.updates, len(learner.stream_batch), learner.context.memory.offered) == (8, 3, 8)
 
 
 def test_any_label_that_can_be_a_key():

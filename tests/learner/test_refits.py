@@ -138,29 +138,6 @@ def test_each_query_starts_from_other_weights_and_the_same_query_from_the_same(s
     assert not torch.equal(first, learner.logits(questions))
 
 
-def test_the_same_memory_is_not_trained_on_twice(samples, questions):
-    learner = fed(gdumb(HYPERPARAMETERS), samples)
-    told = []
-    learner.on_refit = lambda done, total: told.append((done, total))
-    learner.predict(questions)
-    learner.end_task()
-    learner.predict(questions)
-    assert told == [(done, 15) for done in range(1, 16)]  # five epochs of three batches
-    learner.observe(*samples[40])
-    learner.predict(questions)
-    assert len(told) == 30
-
-
-def test_gdumb_learns_nothing_from_the_stream(samples, questions):
-    learner = new_learner(gdumb(HYPERPARAMETERS))
-    start = copy.deepcopy(dict(learner.context.network.body.state_dict()))
-    for image, label in samples:
-        learner.observe(image, label)
-    learner.predict(questions)
-    assert learner.context.updates == 0
-    assert_same_state(dict(learner.context.network.body.state_dict()), start)
-
-
 def test_rm_starts_its_optimizer_again_with_a_class_and_with_a_task(samples):
     learner = fed(rm(Hyperparameters(batch=4, epochs=1)), samples, stop=12)
     momenta = [state["momentum_buffer"] for state in learner.trainer.optimizer.state.values()]
@@ -354,19 +331,6 @@ def addresses(value):
         return [value.data_ptr()]
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
     return [address for one in inside for address in addresses(one)]
-
-
-def test_the_context_of_a_refit_follows_the_learners(samples, questions):
-    learner = new_learner(REFITTED["gdumb"])
-    refits(learner, samples, questions, stops=STOPS[:2])
-    learner.context.counters.seen += 1
-    context = learner.context.refit(epochs=0, fresh=True, frozen_norm=False)
-    own = {"network", "rng", "counters", "refit", "spent", "shared"}
-    for field in dataclasses.fields(context):
-        assert (getattr(context, field.name) is getattr(learner.context, field.name)) == (field.name not in own)
-    assert (context.seen, context.tasks) == (learner.context.seen, learner.context.tasks)
-    assert (context.updates, context.refit, context.rng.scope) == (0, None, "refit at 19: ")
-    assert context.network.labels == learner.labels
 
 
 # ------------------------------------------------------------------------------------------------ left and taken up
