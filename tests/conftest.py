@@ -90,6 +90,12 @@ def golden() -> dict[str, Any]:
 
 
 @pytest.fixture
+def every_sample(monkeypatch):
+    """A run calls on_progress at every sample."""
+    monkeypatch.setattr("iblurry.experiment.run_loop.PROGRESS_EVERY", 1)
+
+
+@pytest.fixture
 def make_context():
     """A workbench with a memory of `capacity` 1x8x8 images and a small network of `rows` classes."""
     from iblurry.augment.pipeline import Augment, Pipeline

@@ -25,11 +25,6 @@ from tests.laws.lawful import assert_same_state
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(scope="module")
-def data():
-    return load(DATA)
-
-
 def feed(learner, data, count, start=0):
     for index in small().order(data).indices[start : start + count]:
         learner.observe(data.train.images[index], data.classes[data.train.labels[index]])

@@ -46,11 +46,6 @@ CHANGED = {  # every field, each to something else
 }
 
 
-@pytest.fixture(scope="module")
-def data():
-    return load(DATA)
-
-
 @pytest.mark.parametrize("name", [*METHODS, "clib-released", "er-released"])
 def test_json_and_back(name):
     one = Experiment.of(name, DATA, stream=Published(folder="sets", content="these", disjoint=12.5), samples=3)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,7 @@ from iblurry.experiment.journal import (
 from iblurry.launch.launch import run
 from iblurry.learner.learner import Learner
 from iblurry.storage import checkpoint
-from tests.experiment.small import At, Recorder, checkpoints, kept, small
+from tests.experiment.small import At, Recorder, checkpoints, kept, small, stop
 
 RECORDS: list[Record] = [
     Start(experiment="5f3a", samples=20, ends=(10, 20), query_every=5),
@@ -329,13 +328,6 @@ def remote(monkeypatch):
     return remote
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """What runs end with whose answers come at once."""
-    out = tmp_path_factory.mktemp("whole")
-    return {name: kept(run(small(name), out).folder) for name in ("er", "clib", "gdumb")}
-
-
 class Reading(Recorder):
     """Reads the journal at every sample."""
 
@@ -384,7 +376,7 @@ def test_a_checkpoint_waits_for_all_answers(remote, tmp_path, monkeypatch, whole
 
 def test_a_polite_stop_waits_for_them_too(remote, tmp_path, whole):
     remote(NEVER)
-    stopped = run(small(), tmp_path, callback=At(33, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+    stopped = run(small(), tmp_path, callback=At(33, stop))
     assert stopped.metrics.samples == 28
     assert [path.stem[-2:] for path in checkpoints(stopped.folder)] == ["33"]
     assert kept(run(small(), tmp_path).folder) == whole["er"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from contextlib import suppress
 
 import pytest
@@ -18,9 +16,8 @@ from iblurry.learner import refits
 from iblurry.learner.refits import RefitStack
 from iblurry.methods import Hyperparameters, method
 from iblurry.storage.checkpoint import load_latest
-from tests.experiment.small import CrashError, Recorder, checkpoints, crash, kept, small
-
-REFITS = ("gdumb", "rm", "joint", "rm-released")
+from tests.experiment.conftest import REFITS
+from tests.experiment.small import CrashError, Recorder, checkpoints, crash, kept, small, stop
 
 
 class InRefit(Recorder):
@@ -35,10 +32,6 @@ class InRefit(Recorder):
         self.told.append(done)
         if len(self.told) == self.number:
             self.act()
-
-
-def stop():
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @pytest.fixture(autouse=True)
@@ -56,12 +49,6 @@ def _looks_at_every_update(monkeypatch):
 
     for module in (run_loop, checkpointer):
         monkeypatch.setattr(module, "time", Leaping)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    out = tmp_path_factory.mktemp("whole")
-    return {name: kept(run(small(name), out).folder) for name in REFITS}
 
 
 @pytest.mark.quick("rm")

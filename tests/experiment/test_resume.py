@@ -12,29 +12,13 @@ import signal
 import pytest
 
 from iblurry.errors import CheckpointError, DiskFullError
-from iblurry.experiment import run_loop as run_loop
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.folder import RunFolder
 from iblurry.launch.launch import run
 from iblurry.storage.checkpoint import load_latest
-from tests.experiment.small import METHODS, At, CrashError, Recorder, checkpoints, crash, kept, small
+from tests.experiment.small import METHODS, At, CrashError, Recorder, checkpoints, crash, kept, small, stop
 
-
-@pytest.fixture(autouse=True)
-def _every_sample(monkeypatch):
-    """on_progress is called at every sample."""
-    monkeypatch.setattr(run_loop, "PROGRESS_EVERY", 1)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """What uninterrupted runs end with, by method."""
-    out = tmp_path_factory.mktemp("whole")
-    return {name: kept(run(small(name), out).folder) for name in METHODS}
-
-
-def stop():
-    os.kill(os.getpid(), signal.SIGTERM)
+pytestmark = pytest.mark.usefixtures("every_sample")
 
 
 @pytest.mark.quick("er")

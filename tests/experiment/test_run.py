@@ -29,15 +29,9 @@ from iblurry.learner.learner import Learner
 from iblurry.parts import Constant
 from iblurry.storage import checkpoint
 from iblurry.storage.checkpoint import load_latest
-from tests.experiment.small import DATA, At, Recorder, checkpoints, kept, small
+from tests.experiment.small import DATA, At, Recorder, checkpoints, kept, small, stop
 
 FLOPS = 2 * (64 * 16 + 16 * 16 + 16 * 4)  # of the mlp for 1x8x8 and four classes
-
-
-@pytest.fixture
-def every_sample(monkeypatch):
-    """on_progress is called at every sample."""
-    monkeypatch.setattr(run_loop, "PROGRESS_EVERY", 1)
 
 
 def by_hand(experiment, data):
@@ -186,14 +180,14 @@ def test_a_signal_saves_and_the_same_call_goes_on(number, tmp_path):
 
 @pytest.mark.usefixtures("every_sample")
 def test_a_signal_at_the_last_sample_finds_the_run_finished(tmp_path):
-    done = run(small(), tmp_path, callback=At(80, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+    done = run(small(), tmp_path, callback=At(80, stop))
     assert done.summary is not None
 
 
 def test_the_environment_is_recorded_and_its_threads_come_back(tmp_path):
     data = load(DATA)
     seen = []
-    asking = At(20, lambda: (seen.append(torch.get_num_threads()), os.kill(os.getpid(), signal.SIGTERM)))
+    asking = At(20, lambda: (seen.append(torch.get_num_threads()), stop()))
     folder = run(small(), tmp_path, callback=asking, hardware=Hardware(threads=2)).folder
     about = json.loads((folder / "environment.json").read_text())
     assert about["threads"] == 2
@@ -218,7 +212,7 @@ def test_the_commit_is_that_of_the_checkout_or_what_a_copy_says(monkeypatch):
 
 @pytest.mark.usefixtures("every_sample")
 def test_another_torch_is_said_and_other_data_is_refused(tmp_path):
-    folder = run(small(), tmp_path, callback=At(20, lambda: os.kill(os.getpid(), signal.SIGTERM))).folder
+    folder = run(small(), tmp_path, callback=At(20, stop)).folder
     path = folder / "environment.json"
     about = json.loads(path.read_text())
     path.write_text(json.dumps(about | {"data": "0" * 64}))
@@ -288,4 +282,4 @@ def test_what_a_broken_network_says_is_neither_written_nor_saved(sample, tmp_pat
 def test_who_stops_a_broken_run_hears_of_it(tmp_path, monkeypatch):
     poison(monkeypatch, 3)
     with pytest.raises(DivergedError, match="sample 3"):
-        run(small(), tmp_path, callback=At(3, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+        run(small(), tmp_path, callback=At(3, stop))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import signal
 import weakref
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ from iblurry.launch.workers import LocalWorkers
 from iblurry.learner.learner import Learner
 from iblurry.parts import Constant
 from iblurry.storage import checkpoint
-from tests.experiment.small import DATA, At, Recorder, checkpoints, crash, kept, small
+from tests.experiment.small import DATA, At, Recorder, checkpoints, crash, kept, small, stop
 
 SHORT = {"dataset": DATA.replace("train=20", "train=10"), "memory": 12}  # forty samples in two tasks
 MIXED = [
@@ -52,12 +51,6 @@ def _no_workers(monkeypatch):
     monkeypatch.setattr(LocalWorkers, "run", lambda self: pytest.fail("a pack is one process"))
 
 
-@pytest.fixture
-def every_sample(monkeypatch):
-    """on_progress is called at every sample."""
-    monkeypatch.setattr(run_loop, "PROGRESS_EVERY", 1)
-
-
 class Telling(Recorder):
     """Writes into a list that others share."""
 
@@ -68,10 +61,6 @@ class Telling(Recorder):
     def on_progress(self, position, accuracy, lr):
         super().on_progress(position, accuracy, lr)
         self.events.append((self.name, position))
-
-
-def stop():
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def finished(out):
@@ -156,7 +145,7 @@ def test_a_signal_in_a_refit_is_heard_there(alone, tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("every_sample")
-@pytest.mark.parametrize("end", [crash, lambda: (stop(), os.kill(os.getpid(), signal.SIGTERM))])
+@pytest.mark.parametrize("end", [crash, lambda: (stop(), stop())])
 def test_a_second_signal_or_crash_leaves_nothing_held(end, alone, tmp_path, monkeypatch):
     """An error nobody expected lets the others save; a second signal does not. Either way all can go on."""
 

@@ -20,7 +20,7 @@ from iblurry.launch import launch, pack
 from iblurry.launch.config import LaunchConfig
 from iblurry.launch.launch import run, run_all
 from iblurry.launch.workers import LocalWorkers
-from tests.experiment.small import At, Recorder, checkpoints, kept, small
+from tests.experiment.small import At, Recorder, checkpoints, kept, small, stop
 from tests.experiment.user_callbacks import Mine, ReadEverything, StopAt
 from tests.launch.some import EXPLODING, SAVE, SOME, Acting, is_free, wait_for
 
@@ -179,14 +179,14 @@ def test_who_is_alone_needs_no_worker(tmp_path):
     results = run_all(SOME[:2], config)  # one is finished, so one is left
     assert all(one.summary is not None for one in results)
     assert run_all(SOME[:2], config) == results
-    callback = At(40, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    callback = At(40, stop)
     third = dataclasses.replace(SOME[0], seed=3)
     stopped = run_all([*SOME[:2], third], config, [Recorder(), Recorder(), callback])
     assert [one.summary is None for one in stopped] == [False, False, True]
 
 
 def test_who_asks_one_to_stop_asks_the_next_one_too(tmp_path):
-    callback = At(80, lambda: os.kill(os.getpid(), signal.SIGTERM))  # at its last sample, so it is finished
+    callback = At(80, stop)  # at its last sample, so it is finished
     results = run_all(SOME[:2], LaunchConfig(out=tmp_path, jobs=1), [callback, Recorder()])
     assert [one.summary is None for one in results] == [False, True]
     assert results[1].records == []

@@ -12,7 +12,6 @@ from torch import nn
 from iblurry.augment import Augment
 from iblurry.data.load import load
 from iblurry.errors import InputError
-from iblurry.experiment import run_loop
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.evaluator import Evaluator
 from iblurry.experiment.experiment import Experiment
@@ -174,8 +173,8 @@ def test_operations_are_those_of_the_head_and_of_each_body_pass(tmp_path):
 
 @pytest.mark.quick("slda")
 @pytest.mark.parametrize("method", ["clib", "slda"])
-def test_an_interrupted_run_writes_the_same_journal(method, tmp_path, monkeypatch):
-    monkeypatch.setattr(run_loop, "PROGRESS_EVERY", 1)  # so that it is interrupted at the very sample
+@pytest.mark.usefixtures("every_sample")
+def test_an_interrupted_run_writes_the_same_journal(method, tmp_path):
     experiment = small(method, network="frozen:mlp", samples=60)
     whole = kept(run(experiment, tmp_path / "whole").folder)
     for sample in (13, 29, 41):
