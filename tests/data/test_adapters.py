@@ -6,8 +6,11 @@ import io
 from types import SimpleNamespace
 
 import numpy as np
+import pandas
 import pytest
+import torch
 from PIL import Image
+from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset, TensorDataset
 
 from iblurry.data.dataset import Dataset
 from iblurry.data.images import PictureFiles
@@ -57,7 +60,6 @@ class MapStyle:
 
 class TestTorch:
     def forms(self):
-        torch = pytest.importorskip("torch")
         yield pictures()
         yield PIXELS
         yield PLANES
@@ -77,19 +79,16 @@ class TestTorch:
             assert data.fingerprint() == whole.fingerprint()
 
     def test_torch_itself(self):
-        data = pytest.importorskip("torch.utils.data")
-        import torch
-
-        pairs = data.TensorDataset(torch.from_numpy(PLANES.copy()), torch.tensor(LABELS))
-        found = Dataset.from_torch(data.Subset(pairs, [3, 1]), data.ConcatDataset([pairs, pairs]))
+        pairs = TensorDataset(torch.from_numpy(PLANES.copy()), torch.tensor(LABELS))
+        found = Dataset.from_torch(Subset(pairs, [3, 1]), ConcatDataset([pairs, pairs]))
         np.testing.assert_array_equal(found.train.images, PLANES[[3, 1]])
         assert len(found.test) == 12
 
-        class Endless(data.IterableDataset):
+        class Endless(IterableDataset):
             def __iter__(self):
                 return iter(pairs)
 
-        for wrong in (data.DataLoader(pairs), Endless()):
+        for wrong in (DataLoader(pairs), Endless()):
             with pytest.raises(InputError, match=type(wrong).__name__):
                 Dataset.from_torch(wrong, pairs)
 
@@ -167,36 +166,15 @@ class TestTorch:
             Dataset.from_torch(MapStyle(PIXELS, LABELS), None, **wrong)
 
 
-class Table:
-    """What of pandas.DataFrame is used."""
-
-    def __init__(self, **columns):
-        self.columns, self._held = list(columns), columns
-
-    def __len__(self):
-        return len(next(iter(self._held.values())))
-
-    def __getitem__(self, name):
-        return self._held[name]
-
-
 class TestDataFrame:
     def files(self, place, part):
         return sorted(str(file) for file in (place / part).rglob("*.png"))
 
-    @pytest.mark.parametrize("library", ["stand-in", "pandas"])
-    def test_paths_are_the_folder(self, place, library, monkeypatch):
-        make = (
-            Table
-            if library == "stand-in"
-            else lambda **columns: pytest.importorskip("pandas", reason="needs pandas: pip install pandas").DataFrame(
-                columns
-            )
-        )
+    def test_paths_are_the_folder(self, place, monkeypatch):
         expected = folder(place, size=4)
         absolute, relative = (
             [
-                make(file=names, species=[name.split("/")[-2] for name in names])
+                pandas.DataFrame({"file": names, "species": [name.split("/")[-2] for name in names]})
                 for names in (
                     [name.removeprefix(cut) for name in self.files(place, part)] for part in ("train", "test")
                 )
@@ -218,18 +196,17 @@ class TestDataFrame:
 
     def test_many_files_stay_files(self, place, monkeypatch):
         monkeypatch.setenv("IBLURRY_EAGER_BYTES", "100")
-        table = Table(file=self.files(place, "train"), label=LABELS)
+        table = pandas.DataFrame({"file": self.files(place, "train"), "label": LABELS})
         data = Dataset.from_dataframe(table, table, path="file", size=4, channels=1)
         assert isinstance(data.train.images, PictureFiles)
         assert data.shape == (1, 4, 4)
 
     def test_columns_of_images(self):
         for images in (list(PIXELS), pictures(), [encode(picture) for picture in pictures()]):
-            data = Dataset.from_dataframe(Table(image=images, label=LABELS), None, image="image")
+            data = Dataset.from_dataframe(pandas.DataFrame({"image": images, "label": LABELS}), None, image="image")
             np.testing.assert_array_equal(data.train.images, PLANES)
 
     def test_pandas(self):
-        pandas = pytest.importorskip("pandas", reason="needs pandas: pip install pandas")
         table = pandas.DataFrame({"pixels": list(PIXELS), "label": [*"bcabca"]})
         data = Dataset.from_dataframe(table[:4], table[4:], image="pixels")  # rows are not numbered from 0
         np.testing.assert_array_equal(data.test.images, PLANES[4:])
@@ -246,7 +223,7 @@ class TestDataFrame:
                 Dataset.from_dataframe(table, None, image="pixels")
 
     def test_what_is_wrong_is_named(self, place):
-        good = Table(file=self.files(place, "train"), label=LABELS)
+        good = pandas.DataFrame({"file": self.files(place, "train"), "label": LABELS})
         for wrong, kind, words in (
             ({"path": "fil"}, UnknownNameError, "'file'"),
             ({"path": "file", "label": "class"}, UnknownNameError, "'class'"),
@@ -260,7 +237,7 @@ class TestDataFrame:
             with pytest.raises(InputError):
                 Dataset.from_dataframe(wrong, good, path="file")
         with pytest.raises(DataError, match=r"nowhere\.png"):
-            Dataset.from_dataframe(Table(file=["nowhere.png"], label=[0]), None, path="file")
+            Dataset.from_dataframe(pandas.DataFrame({"file": ["nowhere.png"], "label": [0]}), None, path="file")
         with pytest.raises(InputError, match="size="):
             Dataset.from_dataframe(good, good, path="file", size=0)
 

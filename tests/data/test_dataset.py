@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from iblurry.data.dataset import Dataset, LabelledImages, mean_and_std
 from iblurry.errors import InputError
@@ -176,7 +177,6 @@ def test_moments_are_those_of_numpy() -> None:
 
 
 def test_tensors_are_taken_as_they_are() -> None:
-    torch = pytest.importorskip("torch")
     pixels = torch.rand(4, 3, 6, 6)
     data = Dataset.from_arrays(pixels, torch.tensor([0, 1, 2, 0]), pixels[:1], torch.tensor([2]))
     np.testing.assert_array_equal(data.train.images, np.rint(pixels.numpy() * 255))

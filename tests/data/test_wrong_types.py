@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -14,7 +15,6 @@ from iblurry.data.dataset import Dataset
 from iblurry.data.load import load, register_source
 from iblurry.errors import IblurryError
 
-torch = pytest.importorskip("torch")
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 6, 6, 3), dtype=np.uint8)
 PICTURE = Image.fromarray(PIXELS[0])
 
