@@ -217,7 +217,7 @@ def _table_notes(table: Table, *, bold: bool = True) -> list[str]:
     if table.cells["verdict"].notna().any():
         notes.append(f"Difference: ours minus the paper's; {RULE}.")
     notes += [*table.order_notes, *_describe_runs(table)]
-    notes += [table.paper_note] if table.has_paper else []
+    notes += [f"The paper's numbers: {table.about['paper_units']}."] if table.has_paper else []
     return notes + [f"⚠ {warning}." for warning in find_warnings(table.cells["paper"])]
 
 

@@ -252,7 +252,6 @@ class Table:
     label: str = ""  # in LaTeX
     other_orders: frozenset[tuple[str, str]] = frozenset()  # rows and columns with runs on other orders than planned
     order_notes: Sequence[str] = ()  # on rows whose runs are on other orders
-    paper_note: str = ""  # what the paper's numbers are
     missing_words: Sequence[str] = ()  # the runs that are not finished
     commands: Sequence[str] = ()  # that run them
     about: Mapping[str, Any] = field(default_factory=dict)  # more for JSON and CSV

@@ -18,11 +18,11 @@ from iblurry.errors import IblurryError, InputError
 from iblurry.studies.shipped import PARTS, shipped_results
 
 if TYPE_CHECKING:
+    from iblurry.analysis.table import Table
     from iblurry.data.dataset import Dataset
     from iblurry.launch.config import LaunchConfig
     from iblurry.studies.selection import Selection
     from iblurry.studies.study import PlannedRun
-    from iblurry.studies.table import StudyTable
 
 LIST = "list"
 PACK = 3  # runs side by side on a GPU unless told
@@ -230,7 +230,7 @@ def _run_places(runs: Sequence[Path], selection: Selection) -> list[Path]:
     return [place for folder in folders for place in (folder, dataset_folder(folder, selection.dataset))]
 
 
-def _tabulate(selection: Selection, runs: Sequence[Path], **how: Any) -> StudyTable:
+def _tabulate(selection: Selection, runs: Sequence[Path], **how: Any) -> Table:
     from iblurry.studies.table import tabulate_study
 
     return tabulate_study(selection, _run_places(runs, selection), **how)
@@ -313,7 +313,7 @@ def table(
         return
     with replacing(out) as part:
         part.write_text(text, "utf-8")
-    click.echo(f"{out}: {len(made.cells)} cells, {len(made.missing)} runs missing")
+    click.echo(f"{out}: {len(made.cells)} cells, {len(made.about['missing'])} runs missing")
 
 
 @click.command(
@@ -382,8 +382,9 @@ def figure(
         )
     for sentence in made.order_notes:
         click.echo(sentence, err=True)
-    if made.missing:
-        missing = f"{len(made.missing)} of {len(chosen.planned)} runs are missing"
+    lacking = [one["run"] for one in made.about["missing"]]
+    if lacking:
+        missing = f"{len(lacking)} of {len(chosen.planned)} runs are missing"
         click.echo(f"{missing}: {'; '.join(made.missing_words)}.", err=True)
     with replacing(path) as part:
         draw_study(made, kind, part, x=x or AXES[0])
@@ -394,6 +395,6 @@ def figure(
         "kind": kind,
         "x": (x or AXES[0]) if kind in WITH_X else None,
         "runs": [str(run.folder) for run in drawn],
-        "missing": [run.experiment.name for run in made.missing],
+        "missing": lacking,
     }
     options.tell(about, f"Figure: {path} ({kind}, runs: {len(drawn)})", as_json=as_json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +16,13 @@ from iblurry.data.load import parse_spec
 from iblurry.storage.files import replacing
 from iblurry.studies.paper import PAPER_METRICS, configuration_of, find_counterpart, load_paper, paper_number
 from iblurry.studies.selection import Selection
-from iblurry.studies.study import PlannedRun, Study, find_finished, find_other_orders
+from iblurry.studies.study import PlannedRun, find_finished, find_other_orders
 
 PAGE_FIGURES = {  # of its page: kinds, and what each shows
     "curves": "Accuracy to samples seen",
     "flops": "{metric} against what training computes",
 }
 _PAPER_NAMES = {ours: theirs for theirs, ours in PAPER_METRICS.items()}
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudyTable(Table):
-    """The table of a study on one data set."""
-
-    selection: Selection
-    settings: str  # what all its experiments have in common
-    missing: tuple[PlannedRun, ...]  # not finished in any of the folders that were searched
-
-    @property
-    def study(self) -> Study:
-        return self.selection.study
 
 
 def tabulate_study(
@@ -45,7 +32,7 @@ def tabulate_study(
     metrics: Sequence[str] | None = None,
     paper: bool = True,
     known: Mapping[str, TableMetric] = TABLE_METRICS,
-) -> StudyTable:
+) -> Table:
     """Make the table of a study, or of a part of it, from finished runs in the first of `folders` that has each.
 
     `metrics` are names in `known` or of what callbacks logged, the study's unless given; `paper` says whether to look
@@ -77,7 +64,7 @@ def tabulate_study(
     to_run = tuple(row for row in rows if row in lacks)  # a whole row would be run again where --out is another folder
     chosen_runs = selection if to_run == rows else replace(selection, rows=to_run)
     content = load_paper()
-    return StudyTable(
+    return Table(
         rows=rows,
         columns=columns,
         metrics=chosen,
@@ -88,7 +75,6 @@ def tabulate_study(
         label=selection.slug,
         other_orders=frozenset(others),
         order_notes=_describe_orders(selection, runs, others),
-        paper_note=f"The paper's numbers: {content['units']}.",
         missing_words=_describe_missing(selection, missing, len(columns)),
         commands=[chosen_runs.command()] if missing else [],
         about={
@@ -109,13 +95,10 @@ def tabulate_study(
             ],
             "other_orders": [{"row": row, "column": column} for row, column in sorted(others)],
         },
-        selection=selection,
-        settings=settings,
-        missing=missing,
     )
 
 
-def write_page(table: StudyTable, path: Path, pairs: Sequence[PairedComparison] | None = None) -> list[Path]:
+def write_page(table: Table, path: Path, pairs: Sequence[PairedComparison] | None = None) -> list[Path]:
     """Write a study as a page of Markdown, from finished runs alone; returns all files.
 
     It has the question, figures in a folder `images` beside it, the table and the commands; of `pairs`, those of the
@@ -138,9 +121,9 @@ def write_page(table: StudyTable, path: Path, pairs: Sequence[PairedComparison] 
     by_first = None if pairs is None else [pair for pair in pairs if pair.metric == first.name]
     below = [to_markdown(table, by_first).strip()] if table.has_paper else markdown_notes(table, by_first)
     parts = [
-        f"# {table.study.title}",
-        f"{table.study.question} Here: {table.settings}.",
-        f"Made by `iblurry table {table.study.name} --page` from finished runs; nothing is typed by hand.",
+        f"# {table.about['title']}",
+        f"{table.about['question']} Here: {table.about['settings']}.",
+        f"Made by `iblurry table {table.about['study']} --page` from finished runs; nothing is typed by hand.",
         *shown,
         *rankings,
         *below,
