@@ -1,9 +1,14 @@
-"""The scikit-learn face: what it learns, in which order, and what it answers."""
+"""The scikit-learn face: what it learns, in which order, what it answers, and that a saved one goes on bit for bit.
+
+And scikit-learn's own checks of an estimator, all of them.
+"""
 
 from __future__ import annotations
 
+import copy
 import pickle
 
+import joblib
 import numpy as np
 import pytest
 import torch
@@ -14,12 +19,13 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import QuantileTransformer
+from sklearn.utils.estimator_checks import estimator_checks_generator
 from torch import nn
 
 from iblurry import Augment, ContinualClassifier, Hyperparameters, Learner, TorchTransform, clib, load_exported
 from iblurry.components import objects
 from iblurry.errors import InputError
-from iblurry.parts import Constant
+from iblurry.parts import Adaptive, Admission, Constant
 from iblurry.rng import Rng
 from tests.laws.lawful import assert_same_state
 from tests.laws.user_transforms import Negative
@@ -165,13 +171,6 @@ def test_rows_that_do_not_differ_and_far_ones_still_give_answers():
         model.predict([[1e39, 0.0]])
 
 
-def test_answers_do_not_depend_on_the_rows_beside():
-    X, y = load_digits(return_X_y=True)
-    model = small().fit(X[:200], y[:200])
-    alone = np.concatenate([model.predict_proba(row[None]) for row in X[:50]])
-    np.testing.assert_allclose(model.predict_proba(X)[:50], alone, atol=1e-6)
-
-
 # ------------------------------------------------------------------------------------------------------------- chance
 
 
@@ -212,20 +211,13 @@ def test_a_pipeline_searched_on_a_grid():
 def test_a_clone_has_the_parameters_and_learnt_nothing():
     chosen = clib(Hyperparameters(batch=8))
     model = ContinualClassifier(method=chosen, memory=20, shape=(1, 8, 8)).fit(PICTURES, TENS)
-    copy = clone(model)
-    assert copy.get_params() == model.get_params()
+    twin = clone(model)
+    assert twin.get_params() == model.get_params()
     with pytest.raises(NotFittedError, match="not fitted yet"):
-        copy.predict(PICTURES)
+        twin.predict(PICTURES)
     with pytest.raises(NotFittedError):
-        _ = copy.memory_
-    assert_same_state(state(copy.fit(PICTURES, TENS)), state(model))
-
-
-def test_parameters_set_later_count_from_the_next_beginning():
-    model = small().partial_fit(TABLE, WORDS).set_params(memory=10, random_state=3)
-    model.partial_fit(TABLE, WORDS)
-    assert model.learner_.context.memory.capacity == 20
-    assert model.fit(TABLE, WORDS).learner_.context.memory.capacity == 10
+        _ = twin.memory_
+    assert_same_state(state(twin.fit(PICTURES, TENS)), state(model))
 
 
 # ---------------------------------------------------------------------------------------------------------- how well
@@ -342,3 +334,101 @@ def test_threads_are_torch_s_again_afterwards(monkeypatch):
     assert torch.get_num_threads() == before
     with pytest.raises(InputError, match="n_threads=0"):
         small(n_threads=0).fit(PICTURES, TENS)
+
+
+# ---------------------------------------------------------------------------------------------------------------- saved
+
+MORE = np.random.default_rng(1)
+ROWS = MORE.normal(size=(60, 4)) * [1, 100, 1e-3, 7]
+NAMES = np.array(["one", "two", "three"])[np.minimum(np.arange(60) // 15, MORE.integers(0, 3, 60))]
+
+
+class Eldest(Admission):
+    """A full memory gives up the sample it has held longest."""
+
+    def choose_row(self, sample):
+        return self.context.memory.written_at[:-1].argmin(0, keepdim=True)
+
+
+def by_joblib(model, folder, **how):
+    joblib.dump(model, folder / "model.joblib")
+    return joblib.load(folder / "model.joblib", **how)
+
+
+COPIES = {
+    "pickle": lambda model, folder: pickle.loads(pickle.dumps(model)),
+    "deepcopy": lambda model, folder: copy.deepcopy(model),
+    "copy": lambda model, folder: copy.copy(model),
+    "joblib": by_joblib,
+    "mapped": lambda model, folder: by_joblib(model, folder, mmap_mode="r"),
+}
+
+
+@pytest.mark.parametrize("method, stop", [("clib", 1), ("er", 27), ("sdp", 27)])
+def test_a_pickled_one_goes_on_as_if_it_never_had_been(method, stop):
+    model = small(method=method, max_classes=3).partial_fit(ROWS[:stop], NAMES[:stop])
+    saved = pickle.dumps(model)
+    model.partial_fit(ROWS[stop:40], NAMES[stop:40])
+    loaded = pickle.loads(saved)
+    assert loaded.learner_.context.seen == stop
+    loaded.partial_fit(ROWS[stop:40], NAMES[stop:40])
+    assert_same_state(state(loaded), state(model))
+    assert loaded.predict_proba(ROWS).tobytes() == model.predict_proba(ROWS).tobytes()
+    assert loaded.classes_.tolist() == model.classes_.tolist()
+    assert loaded.get_params() == model.get_params()
+
+
+@pytest.mark.quick("pickle", "deepcopy")
+@pytest.mark.parametrize("way", COPIES)
+def test_copies_share_nothing(way, tmp_path):
+    adaptive = clib(Hyperparameters(batch=8), schedule=Adaptive(trial=2, ignore=2, history=3), admission=Eldest())
+    model = ContinualClassifier(method=adaptive, memory=20).partial_fit(ROWS[:30], NAMES[:30])
+    before = pickle.dumps(model)
+    copied = COPIES[way](model, tmp_path)
+    copied.partial_fit(ROWS[30:], NAMES[30:])
+    assert pickle.dumps(model) == before
+    assert_same_state(state(copied), state(pickle.loads(before).partial_fit(ROWS[30:], NAMES[30:])))
+
+
+def test_parameters_set_later_count_from_the_next_beginning():
+    model = ContinualClassifier(memory=20).partial_fit(ROWS, NAMES).set_params(memory=30, random_state=8, method="er")
+    loaded = pickle.loads(pickle.dumps(model))
+    assert loaded.memory == 30
+    assert_same_state(state(loaded), state(model))
+    assert loaded.partial_fit(ROWS, NAMES).learner_.method.name == "clib"
+    assert loaded.learner_.config.memory == 20
+    assert loaded.fit(ROWS, NAMES).learner_.method.name == "er"
+    assert loaded.learner_.config.memory == 30
+
+
+def test_a_pickle_holds_arrays_and_no_torch():
+    model = ContinualClassifier(memory=20).fit(ROWS, NAMES)
+    assert b"torch" not in pickle.dumps(model)
+    assert pickle.loads(pickle.dumps(ContinualClassifier(memory=7))).memory == 7  # before it learnt anything
+
+
+# -------------------------------------------------------------------------------------------- scikit-learn's own checks
+
+MODEL = ContinualClassifier(memory=40, updates_per_sample="1/3")  # cheap: some checks fit hundreds of rows many times
+
+
+def name(check):
+    options = {key: value for key, value in getattr(check, "keywords", {}).items() if key != "name"}
+    return getattr(check, "func", check).__name__ + "".join(f", {key}={value}" for key, value in options.items())
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(check, marks=[pytest.mark.slow] if "readonly_memmap" in name(check) else [], id=name(check))
+        for _, check in estimator_checks_generator(MODEL)
+    ],
+)
+def test_check(check):
+    check(MODEL)
+
+
+def test_the_checks_are_those_of_a_classifier():
+    names = {name(check) for _, check in estimator_checks_generator(ContinualClassifier())}
+    assert len(names) > 45
+    assert {"check_classifiers_train", "check_estimators_pickle", "check_methods_subset_invariance"} <= names
