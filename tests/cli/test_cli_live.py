@@ -13,7 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -29,17 +30,18 @@ from iblurry.rng import Rng
 from tests.live.stand_in import StandIn
 
 
-def contents(*paths):
-    return [path.read_bytes() for path in paths]
+@pytest.fixture
+def files(pets):
+    """What the pictures of pets hold, in their order."""
+    return [(pets / name).read_bytes() for name in ("cat/1.png", "cat/more/2.PNG", "dog/3.jpg", "dog/4.bmp")]
 
 
 # send
 
 
-def test_a_folder_by_class(call, service, pets):
+def test_a_folder_by_class(call, service, pets, files):
     said = call("live", "send", "pets", "--in-order")
     assert said.code == 0
-    files = contents(pets / "cat/1.png", pets / "cat/more/2.PNG", pets / "dog/3.jpg", pets / "dog/4.bmp")
     assert service.samples == list(zip(["cat", "cat", "dog", "dog"], files, strict=True))
     (pets / "dog" / "5.png").symlink_to(pets / "nowhere.png")
     (pets / "dog" / "6.png").mkdir()  # neither is a file
@@ -49,10 +51,9 @@ def test_a_folder_by_class(call, service, pets):
     assert again == f"4 samples accepted; 8 learnt, 2 classes\n{right}, 80.0 % of the last 5\n"
 
 
-def test_the_order_comes_from_the_seed(call, service, pets):
+def test_the_order_comes_from_the_seed(call, service, pets, files):
     for seed in (1, 2, 1):
         assert call("live", "send", pets, "--seed", seed).code == 0
-    files = contents(pets / "cat/1.png", pets / "cat/more/2.PNG", pets / "dog/3.jpg", pets / "dog/4.bmp")
     orders = [[files[row] for row in Rng(seed).permutation("send", 0, 4)] for seed in (1, 2, 1)]
     assert orders[0] != orders[1]
     assert [content for _, content in service.samples] == [one for order in orders for one in order]
@@ -66,21 +67,22 @@ def test_the_training_part_where_there_is_one(call, service, pets, here):
     assert sorted(label for label, _ in service.samples) == ["cat", "cat", "dog", "dog"]
 
 
-def test_pictures_of_one_label(call, service, pets):
+def test_pictures_of_one_label(call, service, pets, files):
     assert call("live", "send", pets / "cat", pets / "dog/3.jpg", "--label", "pet", "--in-order").code == 0
-    assert service.samples == [
-        ("pet", content) for content in contents(pets / "cat/1.png", pets / "cat/more/2.PNG", pets / "dog/3.jpg")
-    ]
+    assert service.samples == [("pet", content) for content in files[:3]]
     assert call("live", "send", "pets/cat/1.png", "--label", "cat").out.startswith("1 sample accepted; 4 learnt, 2 cl")
 
 
-def test_a_data_set_by_its_name(call, service):
+def digits_as_sent(count):
+    """The first samples that `send digits` sends."""
     digits = load("digits")
+    rows = Rng(1).permutation("send", 0, len(digits.train))[:count]
+    return [(digits.classes[digits.train.labels[row]], digits.train.images[row].tobytes()) for row in rows]
+
+
+def test_a_data_set_by_its_name(call, service):
     said = call("live", "send", "digits", "--limit", 100, "--json")
-    rows = Rng(1).permutation("send", 0, len(digits.train))[:100]
-    assert service.samples == [
-        (digits.classes[digits.train.labels[row]], digits.train.images[row].tobytes()) for row in rows
-    ]
+    assert service.samples == digits_as_sent(100)
     assert json.loads(said.out) == {
         "url": service.url,
         "accepted": 100,
@@ -184,11 +186,7 @@ def test_a_table_of_answers(call, service, pets, here):
     assert rows[1:3] == [["pets/dog/3.jpg", "dog", "90.0", "%", "00000000"], ["cat", "1.0", "%"]]
     assert [row[:2] for row in rows[3:9:2]] == [["pets/cat/1.png", "cat"], ["two.npy[0]", "cat"], ["two.npy[1]", "cat"]]
     assert said.out.endswith("Samples the model had learnt: 4\n")
-
-
-def test_an_unknown_answer_says_so_before_its_guess(call, service, pets):
-    call("live", "send", "pets", "--in-order")
-    service.threshold = 0.95
+    service.threshold = 0.95  # an unknown answer says so before its guess
     rows = [line.split() for line in call("live", "ask", "pets/dog/3.jpg", "--top", 1).out.splitlines()]
     assert rows[1:3] == [["pets/dog/3.jpg", "unknown", "below", "95.0", "%", "00000000"], ["dog", "90.0", "%"]]
 
@@ -242,14 +240,12 @@ def backend(monkeypatch):
         told.host, told.port, told.token = host, port, token
         on_ready(f"http://{host}:{port}")
 
-    for name, content in {
-        "settings": {"Settings": SimpleNamespace(of=of)},
-        "service": {"Service": service},
-        "http.server": {"serve": serve},
-    }.items():
-        module = ModuleType(name)
-        vars(module).update(content)
-        monkeypatch.setitem(sys.modules, f"iblurry.live.{name}", module)
+    for module, name, replaced in (
+        ("settings", "Settings", SimpleNamespace(of=of)),
+        ("service", "Service", service),
+        ("http.server", "serve", serve),
+    ):
+        monkeypatch.setitem(sys.modules, f"iblurry.live.{module}", SimpleNamespace(**{name: replaced}))
     monkeypatch.setattr("iblurry.cli.live.serve.LIBRARIES", ())
     monkeypatch.delenv("IBLURRY_TOKEN", raising=False)
     return told
@@ -267,15 +263,7 @@ def test_serve_passes_on_only_what_was_given(call, backend, here):
 
 def test_serve_with_everything(call, backend, monkeypatch):
     monkeypatch.setenv("IBLURRY_TOKEN", "sesame")
-    words = "--method er --network mlp --memory 9 --image 1x8x8 --max-classes 7 --seed 0 --updates-per-sample 1/4"
-    more = (
-        "--batch 8 --measure-every 3 --device cuda --threads 2 --data-dir d --host 0.0.0.0 --port 80 --queue 5 --json "
-        "--idle-updates 0 --unknown-rate 0.1"
-    )
-    said = call("live", "serve", *words.split(), *more.split())
-    assert json.loads(said.out) == {"url": "http://0.0.0.0:80", "pid": os.getpid()}
-    assert said.out.count("\n") == 1
-    assert backend.given == {
+    settings = {
         "method": "er",
         "network": "mlp",
         "memory": 9,
@@ -285,9 +273,17 @@ def test_serve_with_everything(call, backend, monkeypatch):
         "updates_per_sample": "1/4",
         "batch": 8,
         "measure_every": 3,
+        "initialise": "keep",
+        "freeze": "body",
         "device": "cuda",
         "threads": 2,
     }
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in (settings | {"image": "1x8x8"}).items()]
+    more = "--augment none --data-dir d --host 0.0.0.0 --port 80 --queue 5 --json --idle-updates 0 --unknown-rate 0.1"
+    said = call("live", "serve", *words, *more.split())
+    assert json.loads(said.out) == {"url": "http://0.0.0.0:80", "pid": os.getpid()}
+    assert said.out.count("\n") == 1
+    assert backend.given == settings | {"augment": []}
     assert (backend.limits, backend.token, backend.host, backend.port) == (Limits(queue=5), "sesame", "0.0.0.0", 80)
     assert (backend.idle_updates, backend.unknown_rate) == (0, 0.1)
 
@@ -333,7 +329,9 @@ def pressed(monkeypatch, *, at, times=1):
     monkeypatch.setattr(Client, "_call", interrupted)
 
 
-def test_an_interruption_says_what_was_accepted_and_the_same_command_sends_the_rest(call, service, monkeypatch):
+def test_an_interruption_says_what_was_accepted_and_the_same_command_sends_the_rest(
+    call, refused, service, monkeypatch
+):
     with monkeypatch.context() as patch:
         pressed(patch, at=3)
         said = call("live", "send", "digits", "--limit", 300, "--resume-key", "today")
@@ -342,9 +340,9 @@ def test_an_interruption_says_what_was_accepted_and_the_same_command_sends_the_r
     assert len(service.samples) == 192
     again = call("live", "send", "digits", "--limit", 300, "--resume-key", "today")
     assert again.out.startswith("300 samples accepted, 192 of which were accepted before; 300 learnt")
-    digits = load("digits")
-    rows = Rng(1).permutation("send", 0, len(digits.train))[:300]
-    assert [content for _, content in service.samples] == [digits.train.images[row].tobytes() for row in rows]
+    assert service.samples == digits_as_sent(300)
+    assert "--resume-key today" in refused("live", "send", "digits", "--seed", 2, "--resume-key", "today")
+    assert len(service.samples) == 300
 
 
 def test_two_interruptions_leave_some_in_doubt(call, service, monkeypatch):
@@ -356,10 +354,7 @@ def test_two_interruptions_leave_some_in_doubt(call, service, monkeypatch):
 
 
 def test_an_interruption_while_it_learns(call, service, monkeypatch):
-    def wait(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Client, "wait", wait)
+    monkeypatch.setattr(Client, "wait", Mock(side_effect=KeyboardInterrupt))
     said = call("live", "send", "digits", "--limit", 100)
     assert "100 of 100" in said.err
     assert said.code == 130
@@ -377,13 +372,6 @@ def test_ctrl_c_while_the_queue_is_full(service, program, here):
     assert (process.returncode, out) == (130, "")
     assert err.startswith("iblurry: Interrupted: 64 of 128")
     assert len(service.samples) == 64
-
-
-def test_other_samples_under_the_same_key(refused, call, service):
-    assert call("live", "send", "digits", "--limit", 100, "--resume-key", "today").code == 0
-    said = refused("live", "send", "digits", "--limit", 100, "--seed", 2, "--resume-key", "today")
-    assert "--resume-key today" in said
-    assert len(service.samples) == 100
 
 
 # a service that is away
@@ -466,29 +454,20 @@ def test_a_broken_picture_in_the_middle_can_be_skipped_and_each_other_counts_onc
     assert f"1 (many{os.sep}b{os.sep}100.png)" in done.err
     assert done.out.startswith("150 samples accepted, 64 of which were accepted before; 150 learnt")
     again = json.loads(call(*words, "--skip-bad", "--json").out)
-    assert (again["accepted"], again["repeated"], again["left_out"]) == (
-        150,
-        150,
-        [str(broken.relative_to(many.parent))],
-    )
+    assert (again["accepted"], again["repeated"]) == (150, 150)
+    assert again["left_out"] == [str(broken.relative_to(many.parent))]
     good = sorted(path.read_bytes() for path in many.rglob("*.png") if path != broken)
     assert sorted(content for _, content in service.samples) == good
 
 
-def test_only_the_first_few_are_named(call, service, many):
+def test_only_the_first_few_are_named_and_a_place_without_any_is_refused(call, refused, service, many):
+    names = [f"many{os.sep}{place}" for place in (f"a{os.sep}000.png", f"a{os.sep}003.png", f"b{os.sep}001.png")]
     for row in range(5):
         (many / "abc"[row % 3] / f"{row:03}.png").write_bytes(b"")
     service.unreadable = {b""}
+    assert "000.png" in refused("live", "send", names[0], "--label", "x", "--skip-bad")
     told = call("live", "send", "many", "--in-order", "--skip-bad").err
-    names = [f"many{os.sep}{name}" for name in (f"a{os.sep}000.png", f"a{os.sep}003.png", f"b{os.sep}001.png")]
     assert f"5 ({', '.join(names)}, and 2 more)" in told
-
-
-def test_nothing_can_be_read(refused, service, here):
-    (here / "a.png").write_bytes(b"nothing")
-    service.unreadable = {b"nothing"}
-    said = refused("live", "send", "a.png", "--label", "x", "--skip-bad")
-    assert "a.png" in said
 
 
 # too large
@@ -512,24 +491,27 @@ def photo():
     return file.getvalue()
 
 
-def put(path, content):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+@pytest.fixture
+def sea(here):
+    """A folder of a class, with a small picture, 2.png."""
+    folder = here / "roll" / "sea"
+    folder.mkdir(parents=True)
+    Image.new("RGB", (9, 7)).save(folder / "2.png")
+    return folder
 
 
-def test_pictures_of_a_camera_are_made_smaller_here_as_the_service_would(call, colourful, here, photo):
-    put(here / "roll" / "sea" / "1.jpg", photo)
-    Image.new("RGB", (9, 7)).save(here / "roll" / "sea" / "2.png")
+def test_pictures_of_a_camera_are_made_smaller_here_as_the_service_would(call, colourful, sea, photo):
+    (sea / "1.jpg").write_bytes(photo)
     assert call("live", "send", "roll", "--in-order").code == 0
     pixels = PictureDecoder((3, 4, 6), Limits(pixels=24_000_000)).decode(photo, "it")
-    assert colourful.samples == [("sea", pixels.tobytes()), ("sea", (here / "roll/sea/2.png").read_bytes())]
+    assert colourful.samples == [("sea", pixels.tobytes()), ("sea", (sea / "2.png").read_bytes())]
     (answer,) = json.loads(call("live", "ask", "roll/sea/1.jpg", "--json").out)
     assert answer["image"] == "roll/sea/1.jpg"
 
 
 @pytest.mark.slow
 def test_it_needs_neither_torch_nor_the_extra(colourful, here, photo):
-    put(here / "sea.jpg", photo)
+    (here / "sea.jpg").write_bytes(photo)
     code = (
         "import sys\nfrom iblurry.cli.main import main\n"
         "try:\n    main(['live', 'send', 'sea.jpg', '--label', 'sea'])\n"
@@ -547,9 +529,8 @@ def test_files_that_are_longer_than_a_request(call, colourful, here):
     assert [(label, len(pixels)) for label, pixels in colourful.samples] == [("noise", 3 * 4 * 6)]
 
 
-def test_a_large_picture_that_is_cut_off_is_named(call, refused, colourful, here, photo):
-    put(here / "roll" / "sea" / "1.jpg", photo[: len(photo) // 2])
-    Image.new("RGB", (9, 7)).save(here / "roll" / "sea" / "2.png")
+def test_a_large_picture_that_is_cut_off_is_named(call, refused, colourful, sea, photo):
+    (sea / "1.jpg").write_bytes(photo[: len(photo) // 2])
     said = refused("live", "send", "roll", "--in-order")
     assert said.startswith(f"iblurry: roll{os.sep}sea{os.sep}1.jpg")
     assert "0 of 2" in said
