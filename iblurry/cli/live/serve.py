@@ -96,10 +96,12 @@ Examples:
 
 
 @click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
-@add(LEARNING | PLACES | MACHINE)
+@add(LEARNING)
 @import_option
+@add(PLACES)
 @token_option
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when the service is ready.")
+@add(MACHINE)
 def serve(
     data_dir: Path,
     host: str,
