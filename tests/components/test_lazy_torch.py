@@ -9,7 +9,9 @@ import pytest
 
 FIRST_USE = """
 import sys
-import iblurry.methods
+from iblurry import LearnerConfig
+from iblurry.live.settings import Settings
+LearnerConfig.from_json(Settings().learner_config().to_json())
 from iblurry.parts.gradient import gradient
 assert "torch" not in sys.modules and not isinstance(3, gradient.Tensor)
 import torch
