@@ -8,51 +8,40 @@ from typing import TYPE_CHECKING, Any
 from iblurry.version import __version__ as __version__
 
 if TYPE_CHECKING:  # an alias or a star says to checkers that a name is public
-    from iblurry.analysis.results import curves as curves
-    from iblurry.analysis.results import results as results
+    from iblurry.analysis.results import curves as curves, results as results
     from iblurry.augment import *
     from iblurry.data.dataset import Dataset as Dataset
-    from iblurry.data.load import load as load
-    from iblurry.data.load import register_source as register_source
-    from iblurry.engine.optimizer import SGD as SGD
-    from iblurry.engine.optimizer import Adam as Adam
-    from iblurry.engine.optimizer import AdamW as AdamW
-    from iblurry.engine.optimizer import Optimizer as Optimizer
-    from iblurry.errors import CheckpointError as CheckpointError
-    from iblurry.errors import DataError as DataError
-    from iblurry.errors import IblurryError as IblurryError
-    from iblurry.errors import InputError as InputError
+    from iblurry.data.load import load as load, register_source as register_source
+    from iblurry.engine.optimizer import SGD as SGD, Adam as Adam, AdamW as AdamW, Optimizer as Optimizer
+    from iblurry.errors import (
+        CheckpointError as CheckpointError,
+        DataError as DataError,
+        IblurryError as IblurryError,
+        InputError as InputError,
+    )
     from iblurry.estimator import ContinualClassifier as ContinualClassifier
     from iblurry.experiment.callback import Callback as Callback
     from iblurry.experiment.callbacks import *
     from iblurry.experiment.checkpointer import CheckpointPolicy as CheckpointPolicy
     from iblurry.experiment.environment import Hardware as Hardware
     from iblurry.experiment.experiment import Experiment as Experiment
-    from iblurry.experiment.result import Result as Result
-    from iblurry.experiment.result import replay as replay
+    from iblurry.experiment.result import Result as Result, replay as replay
     from iblurry.experiment.run_state import RunState as RunState
     from iblurry.launch.config import LaunchConfig as LaunchConfig
-    from iblurry.launch.launch import run as run
-    from iblurry.launch.launch import run_all as run_all
+    from iblurry.launch.launch import run as run, run_all as run_all
     from iblurry.learner.config import LearnerConfig as LearnerConfig
-    from iblurry.learner.exported import ExportedModel as ExportedModel
-    from iblurry.learner.exported import load_exported as load_exported
+    from iblurry.learner.exported import ExportedModel as ExportedModel, load_exported as load_exported
     from iblurry.learner.learner import Learner as Learner
     from iblurry.live.client import Client as Client
     from iblurry.methods import *
     from iblurry.methods import methods as methods
-    from iblurry.methods.method import Head as Head
-    from iblurry.methods.method import Method as Method
-    from iblurry.methods.method import Pace as Pace
-    from iblurry.methods.method import Training as Training
+    from iblurry.methods.method import Head as Head, Method as Method, Pace as Pace, Training as Training
     from iblurry.network.registry import register_network as register_network
     from iblurry.parts import *
     from iblurry.rng import Rng as Rng
     from iblurry.streams import *
-    from iblurry.streams.iterator import StreamItem as StreamItem
-    from iblurry.streams.iterator import StreamIterator as StreamIterator
-    from iblurry.streams.order import Order as Order
-    from iblurry.streams.order import i_blurry as i_blurry
+    from iblurry.streams.iterator import StreamItem as StreamItem, StreamIterator as StreamIterator
+    from iblurry.streams.order import Order as Order, i_blurry as i_blurry
 
 _HOMES = {  # opened at the first use of a name: importing torch takes seconds, and `iblurry --help` should not
     "iblurry.analysis.results": "curves results",

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.gpu import __main__ as program
-from benchmarks.gpu import equality
+from benchmarks.gpu import __main__ as program, equality
 from benchmarks.gpu.floor import best_rate, floors
 from benchmarks.gpu.protocol import ProgressClock, run_packed, seconds_per_sample
 from benchmarks.gpu.refits import measure_refits

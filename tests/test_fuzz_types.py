@@ -8,8 +8,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from iblurry.components.code_hash import is_own
 from iblurry.components.component import Component

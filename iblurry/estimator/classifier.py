@@ -23,8 +23,7 @@ from iblurry.errors import InputError, whole_number
 from iblurry.estimator.validation import Shape, as_images, as_table, check_targets, from_images, merge_classes, to_label
 from iblurry.learner.config import LearnerConfig, image_shape
 from iblurry.learner.learner import Learner
-from iblurry.methods import Hyperparameters
-from iblurry.methods import method as method_named
+from iblurry.methods import Hyperparameters, method as method_named
 from iblurry.methods.method import Method, check_updates
 from iblurry.network.registry import AnyNetwork, Initialise, network_key, split_frozen
 from iblurry.network.table_mlp import BYTES, TableMLP

@@ -34,8 +34,7 @@ from iblurry.live.messages import (
     Warned,
 )
 from iblurry.live.quota import SAVE_SAMPLES
-from iblurry.live.settings import FILE as SETTINGS
-from iblurry.live.settings import Settings, UserCode, bring
+from iblurry.live.settings import FILE as SETTINGS, Settings, UserCode, bring
 from iblurry.storage.files import file_id, locked
 from iblurry.storage.untrusted import named
 

@@ -42,8 +42,7 @@ from iblurry.live.predictor import Predictor
 from iblurry.live.process import LearnerProcess
 from iblurry.live.questions import QuestionStore
 from iblurry.live.quota import WAL, Limits, Refusal, max_log_bytes, max_log_operations
-from iblurry.live.settings import FILE as SETTINGS
-from iblurry.live.settings import Settings
+from iblurry.live.settings import FILE as SETTINGS, Settings
 from iblurry.storage.files import locked, make_private
 from iblurry.storage.untrusted import named
 from iblurry.version import __version__

@@ -17,8 +17,7 @@ from iblurry.data.labels import normalize_label
 from iblurry.errors import CheckpointError, DataError, FolderError, IblurryError, InputError
 from iblurry.live.log import SampleLog, check_log, copy_log
 from iblurry.live.quota import Limits, max_log_bytes, max_log_operations
-from iblurry.live.settings import FILE as SETTINGS
-from iblurry.live.settings import Settings
+from iblurry.live.settings import FILE as SETTINGS, Settings
 from iblurry.storage import checkpoint
 from iblurry.storage.files import replacing, sync_folder
 from iblurry.storage.untrusted import MALFORMED, reason

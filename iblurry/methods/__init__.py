@@ -19,8 +19,7 @@ from iblurry.methods.mkd import mkd
 from iblurry.methods.ncm import ncm
 from iblurry.methods.randumb import randumb
 from iblurry.methods.ranpac import ranpac
-from iblurry.methods.recipe import METHODS, Hyperparameters, Recipe, method, recipe, released
-from iblurry.methods.recipe import methods as list_methods
+from iblurry.methods.recipe import METHODS, Hyperparameters, Recipe, method, methods as list_methods, recipe, released
 from iblurry.methods.rm import rm
 from iblurry.methods.sar import sar
 from iblurry.methods.sdp import sdp

@@ -9,8 +9,15 @@ import pytest
 import torch
 from PIL import Image, ImageEnhance, ImageOps
 
-from iblurry.augment.autoaugment import OPERATIONS, POLICIES, SIGNED, AutoAugment, ImageOp, magnitudes
-from iblurry.augment.autoaugment import ImageOps as OurOps
+from iblurry.augment.autoaugment import (
+    OPERATIONS,
+    POLICIES,
+    SIGNED,
+    AutoAugment,
+    ImageOp,
+    ImageOps as OurOps,
+    magnitudes,
+)
 from iblurry.errors import InputError
 from tests.augment.pictures import SHAPES, apart, do, pictures, pillow, strengths
 from tests.no_sync import NoSync

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from iblurry.augment import TorchTransform
-from iblurry.augment import pipeline as pipeline_module
+from iblurry.augment import TorchTransform, pipeline as pipeline_module
 from iblurry.augment.autoaugment import POLICIES, AutoAugment
 from iblurry.augment.crop_cutmix import CropFlip, cutmix_box
 from iblurry.augment.pipeline import CACHED, Augment, BlockCache, Pipeline

@@ -10,8 +10,7 @@ import pytest
 
 from iblurry.components.edit import edit
 from iblurry.experiment.experiment import Experiment
-from iblurry.learner.cost import cost as price
-from iblurry.learner.cost import stores
+from iblurry.learner.cost import cost as price, stores
 from iblurry.methods import METHODS
 from iblurry.methods.method import KINDS
 

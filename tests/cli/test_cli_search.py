@@ -14,8 +14,7 @@ import pytest
 from PIL import Image
 
 from iblurry.cli.run import check_all, make_experiments, run, with_validation
-from iblurry.cli.tune import PRUNERS as OFFERED
-from iblurry.cli.tune import tune
+from iblurry.cli.tune import PRUNERS as OFFERED, tune
 from iblurry.data.load import load
 from iblurry.experiment.experiment import Experiment
 from iblurry.launch.config import LaunchConfig

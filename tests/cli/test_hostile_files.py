@@ -19,8 +19,7 @@ from iblurry.live.log import LogEntry, SampleLog
 from iblurry.live.messages import Operation
 from iblurry.live.settings import Settings
 from iblurry.live.transfer import backup
-from iblurry.storage import checkpoint
-from iblurry.storage import tensor_file as archive
+from iblurry.storage import checkpoint, tensor_file as archive
 from tests.cli.conftest import RUN
 
 DEEP = "[" * 200_000 + "]" * 200_000

@@ -7,8 +7,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from PIL import Image
 
 from iblurry.data.dataset import Dataset

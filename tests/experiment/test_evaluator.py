@@ -15,8 +15,7 @@ from iblurry.data.dataset import LabelledImages
 from iblurry.data.images import PictureFiles
 from iblurry.data.load import load
 from iblurry.errors import DivergedError
-from iblurry.experiment import evaluator as evaluator_module
-from iblurry.experiment import run_loop
+from iblurry.experiment import evaluator as evaluator_module, run_loop
 from iblurry.experiment.evaluator import Evaluator, device_images
 from iblurry.launch.launch import run
 from tests.experiment.small import DATA, kept, small

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from iblurry.errors import DataError, DiskFullError, DivergedError, InputError
 from iblurry.experiment import run_loop

@@ -9,8 +9,7 @@ import torch
 from iblurry.errors import InputError, UnknownLabelError
 from iblurry.learner import amendments
 from iblurry.learner.learner import Learner
-from iblurry.methods import METHODS as RECIPES
-from iblurry.methods import Hyperparameters, method
+from iblurry.methods import METHODS as RECIPES, Hyperparameters, method
 from iblurry.parts import RingBuffer
 
 METHODS = ["clib", "er", "mir", "sar", "derpp", "clib-reservoir", "balm", "gss"]

@@ -8,8 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from iblurry import Domains, Gaussian, IBlurry, Rng, SiBlurry, Sigmoid, Stream, load
 from iblurry.components.edit import component

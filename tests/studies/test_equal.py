@@ -19,8 +19,7 @@ from iblurry.launch.launch import run
 from iblurry.methods import METHODS
 from iblurry.network.flops import flops
 from iblurry.parts import Diverse
-from iblurry.studies.catalogue import COMPUTE
-from iblurry.studies.catalogue import MAIN as MAIN_RESULTS
+from iblurry.studies.catalogue import COMPUTE, MAIN as MAIN_RESULTS
 from iblurry.studies.equal import equal_bytes, equal_compute, held_bytes, with_bytes, with_compute
 from iblurry.studies.selection import Selection
 from iblurry.studies.study import PlannedRun
