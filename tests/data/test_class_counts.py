@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from iblurry import Dataset, Experiment, i_blurry, load, run
+from iblurry import Dataset, Experiment, run
 
 COUNTS = {
     "two": [20, 20],
@@ -39,16 +38,3 @@ def test_a_class_without_samples_is_only_a_name(tmp_path):
     found = data([10, 10], classes=["a", "b", "never seen"])
     experiment = Experiment.of("er", "mine", tasks=2, mode="uneven", memory=20, network="mlp", query_every=10)
     assert run(experiment, out=tmp_path, dataset=found).metrics.samples == 20
-
-
-@pytest.mark.slow
-def test_a_thousand_folders(tmp_path):
-    for part in ("train", "val"):
-        for label in range(1000):
-            (tmp_path / part / f"n{label:04}").mkdir(parents=True)
-            Image.new("L", (2, 2), label % 256).save(tmp_path / part / f"n{label:04}" / "0.bmp")
-    found = load(f"folder:{tmp_path},channels=1")
-    assert (len(found.classes), found.classes[999]) == (1000, "n0999")
-    assert found.train.labels.tolist() == found.test.labels.tolist() == list(range(1000))
-    assert found.train.images[:, 0, 0, 0].tolist() == [label % 256 for label in range(1000)]
-    assert len(i_blurry(found.train.labels, tasks=10, disjoint=50, blur=10)) == 1000

@@ -14,7 +14,6 @@ from PIL import EpsImagePlugin, Image, ImageOps, PngImagePlugin
 import iblurry
 from iblurry.cli.live import samples
 from iblurry.data.dataset import Dataset
-from iblurry.data.images import Decoders
 from iblurry.data.picture import FORMATS, decode, resize, to_pixels
 from iblurry.data.sources.folder import folder, imagenet
 from iblurry.errors import DataError
@@ -114,19 +113,6 @@ def test_pixels_are_the_same_everywhere(name, channels, tmp_path, monkeypatch):
     np.testing.assert_array_equal(served, expected)
     monkeypatch.setattr(samples, "_too_large", lambda path: True)  # then `send` and `ask` decode it themselves
     np.testing.assert_array_equal(samples.fit(file, shape), expected)
-
-
-def test_pixels_are_the_same_in_a_process_that_decodes_ahead(tmp_path):
-    (tmp_path / "train" / "a").mkdir(parents=True)
-    (tmp_path / "test" / "a").mkdir(parents=True)
-    for row, raw in enumerate(PICTURES.values()):
-        (tmp_path / "train" / "a" / f"{row:02}.png").write_bytes(raw)
-    images = folder(tmp_path, size=4, lazy=True).train.images
-    decoders = Decoders((3, 4, 4), workers=1)
-    ahead = decoders.read(images, np.arange(len(images)))
-    for image, (name, raw) in zip(ahead, PICTURES.items(), strict=True):
-        np.testing.assert_array_equal(image, decode(raw, name, 3, size=(4, 4)))
-    decoders.close()
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])

@@ -230,11 +230,6 @@ def test_tasks_classes_and_blur_of_a_share_are_as_usual(data):
     assert counts[2:].sum() == 20
 
 
-def test_a_share_has_at_least_one_of_each_class(data):
-    order = small(share=0.001).order(data)
-    assert sorted(data.train.labels[order.indices].tolist()) == [0, 1, 2, 3]
-
-
 def test_a_share_and_so_many_samples_of_it(data):
     one = small(share=0.5, samples=30)
     assert one.order(data).indices.tolist() == small(share=0.5).order(data).indices[:30].tolist()

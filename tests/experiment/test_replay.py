@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import subprocess
 import sys
 
@@ -104,14 +103,6 @@ def test_a_torn_line_is_damage_in_a_finished_run(folder):
     write(folder, [*LINES, b'{"kind":"que'])
     with pytest.raises(DataError, match=r"journal\.jsonl, line 11"):
         rows(folder)
-
-
-def test_nothing_is_written_there(folder):
-    finish(folder)
-    for path in (*folder.iterdir(), folder):
-        os.utime(path, (1, 1))
-    rows(folder)
-    assert {path.stat().st_mtime for path in (*folder.iterdir(), folder)} == {1.0}
 
 
 def test_neither_that_nor_reading_results_needs_torch(folder):

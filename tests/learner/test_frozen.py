@@ -13,7 +13,6 @@ from iblurry.augment import Augment
 from iblurry.data.load import load
 from iblurry.errors import InputError
 from iblurry.experiment.checkpointer import CheckpointPolicy
-from iblurry.experiment.evaluator import Evaluator
 from iblurry.experiment.experiment import Experiment
 from iblurry.experiment.journal import Spent, read
 from iblurry.launch.launch import run
@@ -113,20 +112,6 @@ def test_a_frozen_body_sees_each_sample_once():
     again = learner.encode(IMAGES[:1])
     learner.observe(again, int(LABELS[0]))
     assert Counting.seen == 95
-
-
-def test_test_images_are_seen_once_a_run():
-    data = load(DATA)
-    learner = small("slda", network="frozen:mlp").learner(data)
-    evaluator, plain = (Evaluator(data, torch.device("cpu"), learner=one) for one in (learner, None))
-    counted = []
-    for at, (image, label) in enumerate(zip(data.train.images[:60], data.train.labels[:60], strict=True)):
-        learner.observe(image, data.classes[label])
-        if at % 10 == 9:
-            answer = evaluator.ask(learner).counts()
-            counted.append(learner.context.queries.forward["features"])
-    assert counted[-1] == sum(answer[1])
-    assert answer == plain.ask(learner).counts()
 
 
 def test_augmentation_of_what_is_stored_is_refused():

@@ -385,15 +385,6 @@ def test_frozen_parts_stand_still_and_stay_in_eval_mode():
     assert [p.grad is None for p in network.body.parameters()] == [False, False, True, True, False, True]
 
 
-def test_frozen_parts_of_an_own_body():
-    network = made("convnet", freeze="layers.0")
-    norms = [module for module in network.body.modules() if isinstance(module, nn.BatchNorm2d)]
-    network.eval()
-    network.train()
-    assert [norm.training for norm in norms] == [False, True]
-    assert len(network.body_parameters()) == len(list(network.body.parameters())) - 3
-
-
 @pytest.mark.parametrize(
     "names, shown",
     [("layer", "layers"), ("layers.7", r"layers\.0"), ("layers.0.0.wait", r"layers\.0\.0\.weight"), ("", "body")],
