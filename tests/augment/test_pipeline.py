@@ -171,15 +171,6 @@ def counting():
     return made, BlockCache(make)
 
 
-def test_each_step_gets_its_own_row():
-    _, blocks = counting()
-    rng = Rng(3)
-    for step in (0, 7, 500, 6, 501):
-        for n in (16, 50):
-            n_back, first = blocks.at(rng, "augment", step, n=n, uniforms=4 * n + 4)
-            assert (n_back, first) == (n, Rng(3).uniforms("augment", step, 4 * n + 4)[0])
-
-
 def test_alternating_sizes_and_purposes_do_not_draw_again():
     made, blocks = counting()
     rng, steps = Rng(1), 200

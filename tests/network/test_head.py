@@ -130,9 +130,3 @@ def test_a_label_is_exposed_once_and_a_full_head_says_how_many_rows_it_has(netwo
     with pytest.raises(UnknownLabelError, match=r"'d'.* 6 .* 7"):
         open_row(network, "d", Rng(1))
     assert network.known == network.open.sum() == 6
-
-
-def test_a_state_dict_brings_the_open_rows_along(network, images):
-    other = build("convnet:width=4", (1, 8, 8), 6, rng=Rng(2))
-    other.load_state_dict(network.state_dict())
-    assert torch.equal(other.eval()(images), network.eval()(images))

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from iblurry.augment.pipeline import Augment, Pipeline
-from iblurry.network.build import build
 from iblurry.network.table_mlp import BYTES, CLIP, TableMLP, from_bytes, to_bytes
 from iblurry.rng import Rng
 
@@ -70,13 +69,3 @@ def test_what_the_layers_see():
     np.testing.assert_allclose(seen[0].numpy(), want, rtol=1e-5, atol=1e-6)
     assert seen[0][5, 0] == CLIP
     assert seen[0][5, 2] == -CLIP
-
-
-def test_a_network_may_be_given_by_what_makes_its_body():
-    network = build(TableMLP, (1, 3, BYTES), 4, rng=Rng(1))
-    assert isinstance(network.body, TableMLP)
-    assert network.features == 256
-    same, other = (build(TableMLP, (1, 3, BYTES), 4, rng=Rng(seed)).body.layers for seed in (1, 2))
-    weight = network.body.layers.layers[1].weight
-    assert torch.equal(weight, same.layers[1].weight)
-    assert not torch.equal(weight, other.layers[1].weight)
