@@ -134,7 +134,7 @@ def test_a_dead_connection_keeps_what_came(server: Server, tmp_path: Path) -> No
 
 
 def test_a_wrong_checksum_is_refused_and_removed(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=rf"has the md5 {MD5} instead of {'0' * 32}"):
+    with pytest.raises(DataError, match=rf"{MD5} instead of {'0' * 32}"):
         get(server.url(), tmp_path / "file.bin", md5="0" * 32)
     (tmp_path / "file.bin.part").write_bytes(b"x" * 99)  # the beginning of another file
     with pytest.raises(DataError, match="Try again"):
@@ -144,7 +144,7 @@ def test_a_wrong_checksum_is_refused_and_removed(server: Server, tmp_path: Path)
 
 
 def test_answers_that_are_no_file(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nothing answered 404 .*Do it by hand\."):
+    with pytest.raises(DataError, match=r"nothing answered 404 .*by hand"):
         get(server.url("nothing"), tmp_path / "file.bin")
     server.shutdown()
     server.server_close()

@@ -73,7 +73,7 @@ def test_parse_refuses(spec: str, kind: type[Exception], words: str) -> None:
 
 def test_other_files_need_a_name(tmp_path: Path) -> None:
     (tmp_path / "c.tar.gz").write_bytes(b"")
-    with pytest.raises(InputError, match=r"say what it is, as in cifar10:.*c\.tar\.gz"):
+    with pytest.raises(InputError, match=r"cifar10:.*c\.tar\.gz"):
         parse_spec(str(tmp_path / "c.tar.gz"))
 
 
@@ -135,7 +135,7 @@ def test_load_a_file_and_a_folder(tmp_path: Path) -> None:
     save(data, tmp_path / "mine.npz")
     assert load(str(tmp_path / "mine.npz")).fingerprint() == data.fingerprint()
     assert load(f"arrays:{tmp_path / 'mine.npz'}").fingerprint() == data.fingerprint()
-    with pytest.raises(DataError, match=r"has no folders of classes; put pictures in train/"):
+    with pytest.raises(DataError, match=r"has no folders of classes"):
         load(str(tmp_path))
 
 

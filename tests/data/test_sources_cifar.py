@@ -194,7 +194,7 @@ class TestFilesByClass:
         np.testing.assert_array_equal(data.train.images[order.tasks[0]], expected)
 
     def test_other_folders_are_refused(self, place: Path, pixels: np.ndarray) -> None:
-        with pytest.raises(DataError, match=r"copy is not a copy of cifar10: .*train/airplane/\*\.png"):
+        with pytest.raises(DataError, match=r"copy .*cifar10: .*train/airplane/\*\.png"):
             cifar10(place)
         (place / "train" / "worm" / "10.png").unlink()
         with pytest.raises(DataError, match="holds 4 training images"):

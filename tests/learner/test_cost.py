@@ -340,7 +340,7 @@ def test_the_pace_is_in_it():
 
 
 def test_no_row_no_cost():
-    with pytest.raises(InputError, match="memory=8 leaves er no row: 8 samples are kept outside"):
+    with pytest.raises(InputError, match=r"memory=8 .* er "):
         cost(er(), 8)
 
 

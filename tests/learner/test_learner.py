@@ -131,7 +131,7 @@ def test_a_question_before_the_first_sample():
 @pytest.mark.parametrize("chosen, least", [(er(), 16), (clib(), 16), (er(Hyperparameters(batch=32)), 32)])
 def test_the_least_memory(chosen, least):
     learner_of(chosen, memory=least)
-    with pytest.raises(InputError, match=f"memory={least - 1} is too small.*{least}"):
+    with pytest.raises(InputError, match=f"memory={least - 1} .*{least}"):
         learner_of(chosen, memory=least - 1)
 
 
@@ -142,7 +142,7 @@ def test_a_loss_that_is_no_number_is_found_and_said_where():
     with torch.no_grad():
         learner.context.network.head.weight[0, 0] = float("nan")
     feed(learner, [0, 1] * 2)
-    with pytest.raises(DivergedError, match="The loss is nan after 8 updates, at sample 8"):
+    with pytest.raises(DivergedError, match=r"nan .*sample 8"):
         learner.check()
 
 
