@@ -76,10 +76,6 @@ def test_the_operations():
 one = np.float32
 
 
-def enhanced(image, how, factor):
-    return how(image).enhance(factor)
-
-
 def mixed(images, other, magnitude):
     """The blend in single precision, rounded down."""
     own = 1.0 + magnitude
@@ -110,43 +106,41 @@ def test_equals_pillow_exactly(operation, function, shape):
         np.testing.assert_array_equal(do(operation, magnitude, images), pillow(function, images, magnitude))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_contrast(shape):
-    """Pillow rounds the grey levels and their mean to the nearest; torchvision rounds levels down, the mean never."""
-    images = pictures(shape)
-    mean = grey(images).astype(np.float64).mean((1, 2, 3), keepdims=True).astype(one)
-    for magnitude in strengths("Contrast", shape):
-        ours = do("Contrast", magnitude, images)
-        np.testing.assert_array_equal(ours, mixed(images, mean, magnitude))
-        assert apart(ours, pillow(enhanced, images, ImageEnhance.Contrast, 1 + magnitude)) <= 2
+def mean_of_grey(images):
+    return grey(images).astype(np.float64).mean((1, 2, 3), keepdims=True).astype(one)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_color(shape):
-    """Pillow rounds the grey levels to the nearest, torchvision down."""
-    images = pictures(shape)
-    for magnitude in strengths("Color", shape):
-        ours = do("Color", magnitude, images)
-        if shape[0] == 1:
-            np.testing.assert_array_equal(ours, images)  # there is no colour in it
-        else:
-            np.testing.assert_array_equal(ours, mixed(images, grey(images), magnitude))
-            assert apart(ours, pillow(enhanced, images, ImageEnhance.Color, 1 + magnitude)) <= 1
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_sharpness(shape):
-    """Pillow blends as a + share * (b - a), torchvision as two products: a last bit may tip a level."""
-    images = pictures(shape)
+def smooth(images):
+    height, width = images.shape[2:]
     padded = images.astype(int)
-    height, width = shape[1:]
     sums = sum(padded[:, :, y : y + height - 2, x : x + width - 2] for y in range(3) for x in range(3))
-    smooth = images.copy()
-    smooth[:, :, 1:-1, 1:-1] = (2 * (sums + 4 * padded[:, :, 1:-1, 1:-1]) + 13) // 26
-    for magnitude in strengths("Sharpness", shape):
-        ours = do("Sharpness", magnitude, images)
-        np.testing.assert_array_equal(ours, mixed(images, smooth, magnitude))
-        assert apart(ours, pillow(enhanced, images, ImageEnhance.Sharpness, 1 + magnitude)) <= 1
+    made = images.copy()
+    made[:, :, 1:-1, 1:-1] = (2 * (sums + 4 * padded[:, :, 1:-1, 1:-1]) + 13) // 26
+    return made
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "operation, other, most",
+    [
+        ("Contrast", mean_of_grey, 2),  # Pillow rounds grey levels and mean to the nearest; torchvision levels down
+        ("Color", grey, 1),  # Pillow rounds the grey levels to the nearest, torchvision down
+        (
+            "Sharpness",
+            smooth,
+            1,
+        ),  # Pillow blends as a + share * (b - a), torchvision as two products
+    ],
+)
+def test_a_blend_with_another_image(operation, other, most, shape):
+    images, enhance = pictures(shape), getattr(ImageEnhance, operation)
+    for magnitude in strengths(operation, shape):
+        ours = do(operation, magnitude, images)
+        if operation == "Color" and shape[0] == 1:
+            np.testing.assert_array_equal(ours, images)  # there is no colour in it
+            continue
+        np.testing.assert_array_equal(ours, mixed(images, other(images), magnitude))
+        assert apart(ours, pillow(lambda image, own=1 + magnitude: enhance(image).enhance(own), images)) <= most
 
 
 @pytest.mark.parametrize("shape", SHAPES)
