@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from iblurry.analysis.describe import display_name
 from iblurry.analysis.significance import PairedComparison, caveats
-from iblurry.analysis.table import KEYS, NOTHING, RULE, Table, TableMetric, find_warnings, format_mean_std
+from iblurry.analysis.table import KEYS, NOTHING, RULE, Table, TableMetric, cell_number, find_warnings
 from iblurry.errors import InputError
 from iblurry.experiment.metrics import NO_BOUNDARIES, has_boundaries
 
@@ -306,29 +306,22 @@ def _text(cell: Any, kind: str, metric: TableMetric, *, counted: bool = True) ->
     """70.26 ± 1.28 (3), or +0.64 agrees; the best between stars, as Markdown has it."""
     if kind == _DIFFERENCE:
         return f"{cell.difference:+z.{metric.digits}f} {cell.verdict}" if cell.verdict else NOTHING
-    if (number := _number(cell, kind)) is None:
+    if (number := cell.paper if kind == _PAPER else cell_number(cell)) is None:
         return NOTHING
     mark = f" ({cell.n})" * counted if kind == _OURS else " ⚠" if cell.paper.warning else ""
-    text = " ± ".join(format_mean_std(metric, *number)) + mark
+    text = " ± ".join(number.texts(metric.digits)) + mark
     return f"**{text}**" if kind == _OURS and cell.best else text
 
 
 def _latex_text(cell: Any, kind: str, metric: TableMetric, *, counted: bool) -> str:
     if kind == _DIFFERENCE:
         return f"${cell.difference:+z.{metric.digits}f}$ {cell.verdict}" if cell.verdict else "--"
-    if (number := _number(cell, kind)) is None:
+    if (number := cell.paper if kind == _PAPER else cell_number(cell)) is None:
         return "--"
-    mean, *spread = (text.replace(",", "{,}") for text in format_mean_std(metric, *number))  # else TeX sets it apart
+    mean, *spread = (text.replace(",", "{,}") for text in number.texts(metric.digits))  # else TeX sets it apart
     shown = r" \pm ".join([rf"\mathbf{{{mean}}}" if kind == _OURS and cell.best else mean, *spread])
     mark = r"^\dagger" if kind == _PAPER and cell.paper.warning else ""
     return f"${shown}{mark}$" + (f" ({cell.n})" if kind == _OURS and counted else "")
-
-
-def _number(cell: Any, kind: str) -> tuple[float, float | None] | None:
-    """Mean and spread of ours or of the paper's; None where there is none."""
-    if kind == _PAPER:
-        return cell.paper and (cell.paper.mean, cell.paper.std)
-    return None if cell.mean != cell.mean else (cell.mean, cell.std)
 
 
 def _run_grid(table: Table, rows: Iterable[str], column: str = "") -> Iterator[list[str]]:

@@ -43,7 +43,15 @@ class MeanStd:
     std: float | None
 
     def __str__(self) -> str:
-        return " ± ".join(format_number(value) for value in (self.mean, self.std) if value is not None)
+        return " ± ".join(self.texts())
+
+    def texts(self, digits: int | None = 2) -> list[str]:
+        """Write the mean and, if there is one, the spread, to the same place behind the point.
+
+        `digits` are those behind it; None leaves three significant ones of the mean.
+        """
+        digits = _count_decimals(self.mean) if digits is None else digits
+        return [format_number(value, digits) for value in (self.mean, self.std) if value is not None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,10 +169,11 @@ def mean_std(values: Sequence[float | None]) -> MeanStd | None:
     return MeanStd(float(known.mean()), float(known.std(ddof=1)) if len(known) > 1 else None)
 
 
-def format_mean_std(metric: TableMetric, mean: float, std: float | None) -> list[str]:
-    """Write the mean and, if there is one, the spread, to the same place behind the point."""
-    digits = _count_decimals(mean) if metric.digits is None else metric.digits
-    return [format_number(value, digits) for value in (mean, std) if value is not None and value == value]
+def cell_number(cell: Any) -> MeanStd | None:
+    """Mean and spread of a line of a table's cells; None where there is no number."""
+    if cell.mean != cell.mean:
+        return None
+    return MeanStd(float(cell.mean), None if cell.std != cell.std else float(cell.std))
 
 
 def format_value(number: MeanStd | None) -> str:
@@ -258,8 +267,7 @@ class Table:
 
     def ours(self, row: str, column: str, metric: str) -> MeanStd | None:
         """Mean and spread of a cell; None where there is no number."""
-        mean, std = self.cells.loc[(row, column, metric), ["mean", "std"]]
-        return None if mean != mean else MeanStd(float(mean), None if std != std else float(std))
+        return cell_number(next(self.cells.loc[[(row, column, metric)]].itertuples()))
 
     def by_seed(self, column: str, metric: str) -> dict[str, dict[int, float]]:
         """The values of a column of numbers by row and seed; rows with a number for every run alone."""
@@ -323,9 +331,7 @@ def make_frames(
     cells["paper"] = pd.Series(theirs, cells.index, dtype=object)
     cells["difference"] = cells["mean"] - [float("nan") if one is None else one.mean for one in theirs]
     both = [
-        (cell.paper, MeanStd(cell.mean, None if cell.n < 2 else cell.std), cell.n)
-        if cell.paper and cell.mean == cell.mean
-        else None
+        (cell.paper, ours, cell.n) if cell.paper and (ours := cell_number(cell)) else None
         for cell in cells.itertuples()
     ]
     cells["error"] = pd.Series([sides and standard_error(*sides) for sides in both], cells.index, dtype=float)

@@ -18,6 +18,7 @@ from iblurry.analysis.table import (
     PAPER_SEEDS,
     PaperNumber,
     Table,
+    cell_number,
     format_value,
     tabulate_runs,
 )
@@ -252,7 +253,8 @@ def _compare(block: ComparisonBlock) -> Iterator[tuple[Any, ...]]:
             if number is not None and not rows and block.preferred is None:
                 yield metric, method, None, 0, number, None, None, None, NOT_RUN
             for row in rows:
-                ours, cell = block.table.ours(row, "", name), cells[row, "", name]
+                cell = cells[row, "", name]
+                ours = cell_number(cell)
                 line = (metric, method, row, cell.n, cell.paper, ours, cell.difference, cell.error)
                 if ours is not None and cell.paper is None:
                     own.append((*line, NOT_PAPER if method else _why_not(block.groups[row][0].experiment)))

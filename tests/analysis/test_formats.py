@@ -14,7 +14,7 @@ import pytest
 
 from iblurry.analysis.formats import FORMATS, runs_to_json, runs_to_markdown, runs_to_terminal
 from iblurry.analysis.significance import compare_rows
-from iblurry.analysis.table import TABLE_METRICS, MeanStd, TableMetric, format_mean_std, tabulate_runs
+from iblurry.analysis.table import TABLE_METRICS, MeanStd, TableMetric, tabulate_runs
 from iblurry.errors import InputError
 from iblurry.experiment.metrics import Metrics
 from iblurry.experiment.result import Result
@@ -197,10 +197,9 @@ def test_numbers_of_other_units_are_not_called_percent(runs):
 
 
 def test_a_spread_has_the_digits_of_its_mean():
-    tiny = TABLE_METRICS["compute"]
-    assert format_mean_std(tiny, 0.0055821, 1.06e-18) == ["0.00558", "0.00000"]
-    assert format_mean_std(tiny, 0.034, None) == ["0.0340"]
-    assert format_mean_std(TABLE_METRICS["a_auc"], 70.256, 1.284) == ["70.26", "1.28"]
+    assert MeanStd(0.0055821, 1.06e-18).texts(None) == ["0.00558", "0.00000"]
+    assert MeanStd(0.034, None).texts(None) == ["0.0340"]
+    assert MeanStd(70.256, 1.284).texts() == ["70.26", "1.28"]
 
 
 @pytest.mark.parametrize("form", ["latex", "csv"])

@@ -107,9 +107,8 @@ def _draw_map(points: DataFrame, path: Path, title: str) -> None:
     with open_figure(path, 1.1 + lines * (0.75 + 0.42 * len(y))) as figure:
         panels = add_panels(figure, len(counts), columns=columns)
         for axes, (row, own) in zip(panels, points.groupby("row", sort=False), strict=True):
-            table = own.pivot(index=f"field {down}", columns=f"field {across}", values="mean").reindex(
-                index=y, columns=x
-            )
+            means = own.pivot(index=f"field {down}", columns=f"field {across}", values="mean")
+            table = means.reindex(index=y, columns=x)
             looks: dict[str, Any] = {"vmin": low - 0.15 * (high - low) - 1e-9, "vmax": high}
             image = axes.imshow(table.to_numpy(), cmap="Blues", aspect="auto", **looks)
             for one in own.itertuples():
