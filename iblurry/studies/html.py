@@ -45,11 +45,6 @@ def numeric(value: float | str | None, form: str = "") -> Html:
     return cell("–" if value is None else format(value, form), value, class_="n")
 
 
-def row_head(name: str, place: int) -> Html:
-    """Make the first cell of a row, which is sorted by its place."""
-    return tag("th", name, scope="row", data_value=place)
-
-
 def table(heads: Sequence[str], lines: Sequence[Sequence[Html]], *, caption: str, sides: str = "") -> Html:
     """Make a table in a box that scrolls; headings sort it. `sides` has an r for each column of numbers."""
     columns = [
