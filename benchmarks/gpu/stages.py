@@ -30,7 +30,7 @@ from iblurry.experiment.experiment import Experiment
 from iblurry.learner.learner import Learner
 from iblurry.learner.trainer import Trainer
 from iblurry.parts.context import Drawn, Update
-from iblurry.parts.memory import Batch
+from iblurry.parts.memory import Batch, Sample
 from iblurry.parts.part import Part
 from iblurry.streams.iterator import StreamItem, StreamIterator
 
@@ -144,11 +144,17 @@ def time_stages(warm: WarmLearner, *, times: int) -> dict[str, float]:
     return spent
 
 
+def _stored(learner: Learner, one: StreamItem) -> Sample:
+    """The sample as the memory takes it in, of a class that was met."""
+    known = learner.context.network.row_of(one.label)
+    row = learner.meet(one.label) if known is None else known
+    return Sample(learner.encode(one.image[None]).values, torch.tensor([row], device=learner.engine.device), row)
+
+
 def _time_insertion(warm: WarmLearner, times: int) -> float:
     """As the learner does it; a memory that keeps everything has only so much room."""
     learner, memory = warm.learner, warm.learner.context.memory
-    samples = itertools.islice(warm.samples, STORED)
-    turn = itertools.cycle([learner._sample(learner.encode(one.image[None]).values, one.label) for one in samples])
+    turn = itertools.cycle([_stored(learner, one) for one in itertools.islice(warm.samples, STORED)])
     room = memory.capacity - memory.size if learner.method.admission.keeps_all else times + STEADY
     untimed = min(STEADY, room // 2)
     for _ in range(untimed):
