@@ -127,15 +127,27 @@ def quick(call):
     return quick
 
 
-@pytest.fixture
-def service(monkeypatch):
-    """A live service that learns nothing, at the usual address."""
-    from tests.live.stand_in import StandIn
+@pytest.fixture(scope="module")
+def toy_service():
+    """Serves a live service that learns nothing, of grey pictures."""
+    from tests.live.serving import Serving
+    from tests.live.toy import Toy
 
+    with Serving(Toy((1, 8, 8))) as serving:
+        yield serving
+
+
+@pytest.fixture
+def service(toy_service, monkeypatch):
+    """The same at the usual address; it forgot all that came before."""
     monkeypatch.delenv("IBLURRY_TOKEN", raising=False)
-    with StandIn() as stand_in:
-        monkeypatch.setenv("IBLURRY_URL", stand_in.url)
-        yield stand_in
+    monkeypatch.setenv("IBLURRY_URL", toy_service.url)
+    return toy_service.reset()
+
+
+@pytest.fixture
+def toy(service):
+    return service.service
 
 
 @pytest.fixture
@@ -146,7 +158,7 @@ def pets(here):
     for place in ("cat/1.png", "cat/more/2.PNG", "dog/3.jpg", "dog/4.bmp"):
         path = here / "pets" / place
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (9, 7), (int(path.stem), 0, 0)).save(path)
+        Image.new("RGB", (9, 7), (60 * int(path.stem), 0, 0)).save(path)
     (here / "pets" / "cat" / "notes.txt").write_text("a cat")
     (here / "pets" / ".thumbnails").mkdir()
     return here / "pets"

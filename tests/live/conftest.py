@@ -1,4 +1,4 @@
-"""Ways to reach a service: a toy's HTTP side, its page in a browser, and the client's way to a stand-in."""
+"""Ways to reach a service: a toy's HTTP side, its page in a browser, and time and places for its client."""
 
 from __future__ import annotations
 
@@ -138,22 +138,6 @@ def visit(browser):
         assert [text for text in troubles if not text.startswith("Failed to load resource")] == []
         assert [url for url in asked if not url.startswith((home, "data:image/", "blob:" + home))] == []
         context.close()
-
-
-@pytest.fixture
-def service():
-    from tests.live.stand_in import StandIn
-
-    with StandIn() as stand_in:
-        yield stand_in
-
-
-@pytest.fixture
-def client(service):
-    from iblurry import Client
-
-    with Client(service.url) as client:
-        yield client
 
 
 @pytest.fixture

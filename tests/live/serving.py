@@ -24,11 +24,12 @@ class Serving:
     heard of it), "commit" (it breaks within the answer), or "proxy" (502 in place of the answer); "" is none.
     """
 
-    def __init__(self, service: Any, *, token: str | None = None) -> None:
-        self.service, self.token, self.port = service, token, 0
+    def __init__(self, service: Any, *, token: str | None = None, prefix: str = "") -> None:
+        self.service, self.token, self.prefix, self.port = service, token, prefix, 0
         self.troubles: list[tuple[str, Refusal | str]] = []
         self.paths: list[str] = []  # as they were asked for
         self.keys: list[str] = []  # of requests that have one
+        self.clients: set[Any] = set()  # addresses of their connections
         self.thread: threading.Thread | None = None
         self.error: BaseException | None = None
 
@@ -37,7 +38,7 @@ class Serving:
         """Its address; it is started if it was not."""
         if self.port == 0:
             self.start()
-        return f"http://127.0.0.1:{self.port}/"
+        return f"http://127.0.0.1:{self.port}{self.prefix}"
 
     def start(self) -> Self:
         self.listener, up = listen("127.0.0.1", self.port, token=self.token), threading.Event()
@@ -62,6 +63,25 @@ class Serving:
             assert up.wait(60)
         return self
 
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def reset(self) -> Self:
+        """Forgets all that was asked of it; its service, a toy, too."""
+        self.troubles.clear()
+        self.paths.clear()
+        self.keys.clear()
+        self.clients.clear()
+        self.service.reset()
+        return self
+
+    def teaching(self, *troubles: Refusal | str) -> None:
+        """The troubles of the next requests to learn, and of no others."""
+        self.troubles = [("/v1/learn", one) for one in troubles]
+
     def stop(self) -> None:
         if self.thread is None:
             return
@@ -80,7 +100,9 @@ class Serving:
             if scope["type"] != "http":
                 await app(scope, receive, send)
                 return
+            scope = scope | {"path": scope["path"].removeprefix(self.prefix)}
             self.paths.append(scope["path"])
+            self.clients.add(scope["client"])
             self.keys += Request(scope).headers.getlist("idempotency-key")
             trouble = self._trouble(scope["path"])
             if trouble in ("commit", "proxy"):

@@ -14,7 +14,8 @@ import pytest
 
 from iblurry.cli.main import main
 from tests.following import ADDRESS, PROGRAM
-from tests.live.stand_in import StandIn
+from tests.live.serving import Serving
+from tests.live.toy import Toy
 from tests.printed import commands, python
 
 ROOT = Path(__file__).parent.parent.parent
@@ -36,13 +37,15 @@ def run_block(url, capsys):
 
 
 def test_the_python_runs_as_printed(capsys):
-    with StandIn() as service:
+    toy = Toy((1, 8, 8))
+    toy.shares, toy.changes = (0.9, *[0.01] * 9), {"accuracy": 0.75, "held_out_accuracy": 0.5}
+    with Serving(toy) as service:
         out = run_block(service.url, capsys)
     assert re.search(r"\w+ 0\.90 \w+\n", out)
-    assert out.endswith("500 accepted, 500 learnt, accuracy 0.75\nheld out: 0.50\ncat\n")
-    assert len(service.held_out) == 50
-    assert [one["action"] for one in service.corrections] == ["relabel", "delete"]
-    assert service.corrections[0]["sample"] == len(service.samples) == 501
+    assert out.endswith("500 accepted, 500 learnt, accuracy 0.75\nheld out: 0.50\nzero\n")
+    assert len(toy.held_out) == 50
+    assert [one.kind for one in toy.corrections] == ["relabel", "delete"]
+    assert toy.corrections[0].number == len(toy.samples) == 501
 
 
 def test_limits_on_the_page_are_those_of_the_service():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -84,6 +84,12 @@ class Toy:
         self.has_pictures = True
         self.labelled: list[tuple[str, str]] = []  # id and label, as they came
         self.predicted = 0  # images
+        self.requests: list[tuple[str | None, int]] = []  # to learn: key and samples
+        self.batch, self.queue_limit = 256, 1000  # samples of a request, at most
+
+    def reset(self) -> None:
+        """As it was made."""
+        vars(self).update(vars(Toy(self.settings.image, self.limits)) | {"loop": self.loop, "queues": self.queues})
 
     async def start(self) -> None:
         self.started, self.loop = True, asyncio.get_running_loop()
@@ -105,11 +111,14 @@ class Toy:
 
     async def learn(self, samples: Sequence[IncomingSample], *, key: str | None = None) -> Acceptance:
         self._fail()
+        self.requests.append((key, len(samples)))
+        self._check_count(samples, self.batch)
         content = [sample.label.encode() + sample.pixels.tobytes() for sample in samples]
         if key in self.keys:
             if self.keys[key][0] != content:
                 raise Refusal(422, "key_reused", "This key was used for other samples; take a new one.")
             return self.keys[key][1]._replace(repeated=True)
+        self._check_count(samples, self.queue_limit)  # what came before needs no room
         if len({*self.labels, *(sample.label for sample in samples)}) > 100:
             raise Refusal(409, "too_many_classes", "There is no room for another class; use one of those known.")
         first = len(self.samples) + 1
@@ -124,6 +133,7 @@ class Toy:
         self._fail()
         if not self.samples:
             raise Refusal(409, "nothing_learnt", "Nothing has been learnt yet; send samples first.")
+        self._check_count(pixels, self.batch)
         means = np.array([np.mean([s.pixels for s in self.samples if s.label == label]) for label in self.labels])
         far = np.abs(pixels.mean(axis=(1, 2, 3))[:, None] - means)
         shares = np.exp(-far / 50)
@@ -142,7 +152,7 @@ class Toy:
     async def hold_out(self, samples: Sequence[IncomingSample], *, key: str | None = None) -> Acceptance:
         self._fail()
         self.held_out += samples
-        return Acceptance(0, 0, operation=len(self.samples) + len(self.held_out))
+        return Acceptance(0, 0, operation=self.operations)
 
     async def correct(self, corrections: Sequence[Operation], *, key: str | None = None) -> Acceptance:
         self._fail()
@@ -152,7 +162,7 @@ class Toy:
             if not one.number and one.label not in self.labels:
                 raise Refusal(404, "unknown_class", f"There is no class {one.label!r}; give another.")
         self.corrections += corrections
-        return Acceptance(0, 0, operation=len(self.samples) + len(self.corrections))
+        return Acceptance(0, 0, operation=self.operations)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -162,15 +172,21 @@ class Toy:
     def seen(self) -> Counter[str]:
         return Counter(sample.label for sample in self.samples)
 
+    @property
+    def operations(self) -> int:
+        return len(self.samples) + len(self.held_out) + len(self.corrections)
+
     def status(self) -> dict[str, Any]:
         self._fail()
-        learnt = len(self.samples) if self.learnt is None else self.learnt
+        learnt = len(self.samples) if self.learnt is None else min(self.learnt, len(self.samples))
         counts = dict.fromkeys(("learnt", "model", "updates", "held"), learnt)
-        operations = dict.fromkeys(("applied", "model_operation"), learnt + len(self.corrections))
+        operations = dict.fromkeys(("applied", "model_operation"), learnt + self.operations - len(self.samples))
         about = {
             "accepted": len(self.samples),
+            "queue_limit": self.queue_limit,
+            "held_out": len(self.held_out),
             "queue": len(self.samples) - learnt,
-            "operations": len(self.samples) + len(self.corrections),
+            "operations": self.operations,
             "image": [*self.settings.image],
             "classes": len(self.labels),
             "loss": self.loss,
@@ -242,6 +258,10 @@ class Toy:
     async def close(self) -> None:
         self.end_events()
         self.closed, self.loop = True, None
+
+    def _check_count(self, given: Sized, most: int) -> None:
+        if len(given) > most:
+            raise Refusal(413, "too_many", f"{len(given)} are more than {most}; send fewer.")
 
     def _fail(self) -> None:
         failure, self.failure = self.failure, None
