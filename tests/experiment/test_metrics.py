@@ -120,6 +120,21 @@ def test_accuracy_is_the_micro_average() -> None:
     assert (at.tolist(), accuracy.tolist()) == ([7], [0.9])  # the macro average is 0.5
 
 
+def test_a_cifar_run_has_500_points_and_its_task_ends_are_not_among_them() -> None:
+    ends = (10_000, 20_000, 30_000, 40_000, 50_000)
+    records: list[Record] = [Start(experiment="x", samples=50_000, ends=ends, query_every=100), NewClass(1, "ship")]
+    for at in range(100, 50_001, 100):
+        records.append(query(at, 0.5))
+        if at in ends:
+            records.append(task_end(at, ends.index(at), 1.0))
+    at, accuracy = curve(records)
+    assert at.tolist() == list(range(100, 50_001, 100))
+    assert set(accuracy.tolist()) == {0.5}
+    assert metrics(records) == Metrics(
+        a_auc=0.5, a_avg=1.0, a_last=1.0, f_last=0.0, samples=50_000, updates=100_000, queries=500
+    )
+
+
 def test_a_run_that_has_just_started_has_no_numbers_yet() -> None:
     start = Start(experiment="x", samples=10, ends=(10,), query_every=5)
     nothing = Metrics(a_auc=None, a_avg=None, a_last=None, f_last=None, samples=0, updates=0, queries=0)
