@@ -320,3 +320,8 @@ def test_it_fits_data_that_have_changed_and_refuses_one_class(tmp_path):
     with pytest.raises(InputError, match="1 class"):
         Experiment.of("er", own(1, 20))
     assert Experiment.of("er", own(1, 20), tasks=1, memory=5, query_every=2).memory == 5
+
+
+def test_a_share_has_at_least_one_of_each_class(data):
+    order = small(share=0.001).order(data)
+    assert sorted(data.train.labels[order.indices].tolist()) == [0, 1, 2, 3]

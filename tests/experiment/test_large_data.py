@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from PIL import Image
 from iblurry.data.dataset import Dataset
 from iblurry.data.images import PictureFiles, decoders_for
 from iblurry.data.load import load
-from iblurry.errors import StoppedError
+from iblurry.errors import DataError, StoppedError
 from iblurry.experiment.checkpointer import CheckpointPolicy
 from iblurry.experiment.evaluator import Evaluator
 from iblurry.launch.launch import run
@@ -101,3 +102,17 @@ def test_answers_are_counted_the_same(budget: int | None, workers: int, place: P
     finally:
         if decoders is not None:
             decoders.close()
+
+
+def test_a_damaged_file_stops_the_run_by_name(place: Path, tmp_path: Path) -> None:
+    one, data = small(), lazy(place)
+    assert isinstance(data.train.images, PictureFiles)
+    file = Path(data.train.images.path(int(one.order(data).indices[50])))
+    good, about = file.read_bytes(), file.stat()
+    file.write_bytes(b"text")
+    with pytest.raises(DataError, match=file.name):
+        run(one, tmp_path, dataset=data, checkpoints=CheckpointPolicy(samples=10))
+    with pytest.raises(DataError, match=file.name):
+        run(one, tmp_path, dataset=data)
+    file.write_bytes(good)
+    os.utime(file, ns=(about.st_atime_ns, about.st_mtime_ns))

@@ -29,7 +29,7 @@ from iblurry.learner.learner import Learner
 from iblurry.parts import Constant
 from iblurry.storage import checkpoint
 from iblurry.storage.checkpoint import load_latest
-from tests.experiment.small import DATA, At, Recorder, checkpoints, kept, small, stop
+from tests.experiment.small import DATA, At, CrashError, Recorder, checkpoints, crash, kept, small, stop
 
 FLOPS = 2 * (64 * 16 + 16 * 16 + 16 * 4)  # of the mlp for 1x8x8 and four classes
 
@@ -283,3 +283,14 @@ def test_who_stops_a_broken_run_hears_of_it(tmp_path, monkeypatch):
     poison(monkeypatch, 3)
     with pytest.raises(DivergedError, match="sample 3"):
         run(small(), tmp_path, callback=At(3, stop))
+
+
+def test_changed_pixels_are_noticed(tmp_path):
+    data = load(DATA)
+    with pytest.raises(CrashError):
+        run(small(), tmp_path, dataset=data, callback=At(20, crash))
+    pixels = data.train.images.copy()
+    pixels[3, 0, 2, 2] ^= 1
+    other = dataclasses.replace(data, train=dataclasses.replace(data.train, images=pixels))
+    with pytest.raises(FolderError, match="The data of 'shapes:"):
+        run(small(), tmp_path, dataset=other)

@@ -396,3 +396,16 @@ def test_a_refit_given_up_leaves_nothing_behind(samples, questions):
         for image, label in samples[start:40]:
             learner.observe(image, label)
     assert torch.equal(left.logits(questions), whole.logits(questions))
+
+
+def test_the_same_memory_is_not_trained_on_twice(samples, questions):
+    learner = fed(gdumb(HYPERPARAMETERS), samples)
+    told = []
+    learner.on_refit = lambda done, total: told.append((done, total))
+    learner.predict(questions)
+    learner.end_task()
+    learner.predict(questions)
+    assert told == [(done, 15) for done in range(1, 16)]  # five epochs of three batches
+    learner.observe(*samples[40])
+    learner.predict(questions)
+    assert len(told) == 30
